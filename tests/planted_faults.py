@@ -29,7 +29,7 @@ FAULTS = [  # file, what stands there, what is planted, tests
     ("ngram/estimate/smooth.py", "y * n[r + 1] / n[r]", "y * n[r] / n[r + 1]", "tests/ngram"),
     ("ngram/estimate/smooth.py", "seen.count - discount, 0.0", "seen.count - 0.9 * discount, 0.0", "tests/ngram"),
     (
-        "ngram/model.py",
+        "ngram/ngram_model.py",
         "words_BT[:, ids_BT.shape[1] :]",
         "words_BT[:, : words_BN.shape[1]]",
         "tests/contract tests/ngram",

@@ -16,7 +16,7 @@ from benchmarks.ngram import gpu, main, score, suggesting
 from benchmarks.ngram.lab import Lab, Ran, has_kenlm, measure, size_of
 
 import chainrule as cr
-from chainrule.ngram.model import NgramModel
+from chainrule.ngram.ngram_model import NgramModel
 
 TEXT = "i love cats\ni love dogs\n\ncats chase mice\n"
 

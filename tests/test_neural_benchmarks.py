@@ -19,7 +19,7 @@ from benchmarks.neural.nanogpt import NanoGPT, Plan
 from benchmarks.neural.shakespeare import characters, their_ids
 from torch import Tensor
 
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 
 WORDS = ["the", "cat", "sees", "a", "dog", "and", "runs", "to", "an", "old", "tree", "by", "the", "river"]
 LINES = [" ".join(WORDS[(7 * i + j * j) % len(WORDS)] for j in range(3 + i % 5)) for i in range(120)]

@@ -18,7 +18,7 @@ import torch
 import chainrule as cr
 from benchmarks.harness import is_installed, load_module, show
 from benchmarks.neural.lab import Lab, ratio
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 from chainrule.networks.config import padded_size
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer

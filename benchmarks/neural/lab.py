@@ -21,7 +21,7 @@ from torch import Tensor
 from benchmarks.harness import existing
 from chainrule.contract.kinds import TrainingData, find_kind
 from chainrule.errors import ChainruleError
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 from chainrule.settings import closed, parse
 from chainrule.system.progress import SILENT, Silent, Task
 from chainrule.text.corpus import Corpus

@@ -16,7 +16,7 @@ from benchmarks.ngram.lab import ORDER, Lab
 from chainrule.arrays import Array
 from chainrule.contract.lm import LanguageModel, State
 from chainrule.decode import suggest as suggesting
-from chainrule.ngram.model import NgramModel, NgramState
+from chainrule.ngram.ngram_model import NgramModel, NgramState
 
 CALLS, MOST = 15, 5.0
 SAME = 1e-4

@@ -22,11 +22,11 @@ from torch import Tensor
 import chainrule as cr
 from benchmarks.harness import DATA, TEMPORARY, new_parser, show
 from chainrule.contract.lm import start_token
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 from chainrule.interop import huggingface
+from chainrule.masked.encoder_model import EncoderModel
 from chainrule.masked.filling import gapped_ids
-from chainrule.masked.model import EncoderModel
-from chainrule.seq2seq.model import EncoderDecoderModel
+from chainrule.seq2seq.encoder_decoder_model import EncoderDecoderModel
 from chainrule.seq2seq.translate import translate_texts
 
 DESIGNS = ("gpt2", "llama", "fast", "bert", "bart")

@@ -27,8 +27,8 @@ from benchmarks.harness import DATA, Side, chosen_parts, import_error, new_parse
 from benchmarks.seq2seq.peers import DESIGN, PEERS, unlike
 from chainrule.cli.output.progress import terminal_progress
 from chainrule.seq2seq.contract import ConditionalModel
+from chainrule.seq2seq.encoder_decoder_model import EncoderDecoderModel
 from chainrule.seq2seq.evaluate import evaluate_pairs
-from chainrule.seq2seq.model import EncoderDecoderModel
 from chainrule.seq2seq.pictures import length_plot
 from chainrule.seq2seq.quality import Quality
 from chainrule.settings import split_words

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from chainrule.arrays import PAD, pad
-from chainrule.seq2seq.model import EncoderDecoderModel
+from chainrule.seq2seq.encoder_decoder_model import EncoderDecoderModel
 from chainrule.seq2seq.translate import most_tokens
 
 DESIGN = {"cell": "transformer", "preset": "lecture", "placement": "pre"}

@@ -38,7 +38,7 @@ from benchmarks.serve.load import (
     resident,
     server,
 )
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer
 from chainrule.tokens.words.tokenizer import WordTokenizer

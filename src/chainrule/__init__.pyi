@@ -39,7 +39,7 @@ from .explanation.diagnosis import diagnose
 from .explanation.explanation import explain
 from .masked.filling import fill
 from .mixtures.mix import mix
-from .ngram.arpa.model import load_arpa, save_arpa
+from .ngram.arpa.arpa_model import load_arpa, save_arpa
 from .runs.prepare import TokenizerChoice
 from .runs.resume import resume
 from .runs.train import train

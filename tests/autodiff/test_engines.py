@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import chainrule as cr
-from chainrule.autodiff.model import TapeModel
+from chainrule.autodiff.tape_model import TapeModel
 from chainrule.contract.kinds import find_kind
 from chainrule.errors import MissingExtraError
 from chainrule.folder import read_folder, write_folder
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 from chainrule.settings import describe
 
 from .twins import KINDS
@@ -78,7 +78,7 @@ def test_a_model_on_the_tape_can_be_diagnosed() -> None:
 
 def test_what_needs_torch_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     lm = cr.train("elman", TOY, engine="tape", **SMALL)
-    monkeypatch.setattr("chainrule.autodiff.model.has_torch", lambda: False)
+    monkeypatch.setattr("chainrule.autodiff.tape_model.has_torch", lambda: False)
     with pytest.raises(MissingExtraError, match="a network on cuda in float32 needs torch"):
         lm.on("cuda")
 

@@ -12,11 +12,11 @@ import torch
 import chainrule as cr
 from chainrule.arrays import PAD
 from chainrule.autodiff import Tape, Value, no_grad
-from chainrule.autodiff.model import TapeModel, as_tape_model, in_engine
 from chainrule.autodiff.networks.network import dropout, keep_mask
 from chainrule.autodiff.tape.gradcheck import check_parameters
+from chainrule.autodiff.tape_model import TapeModel, as_tape_model, in_engine
 from chainrule.errors import DamagedFileError, ModelError
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 
 from .twins import DESIGNS, IN_TORCH, KINDS, ON_TAPE, TOKENIZER, WINDOWED, V, settings_of, twins
 

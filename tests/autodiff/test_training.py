@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.autodiff.model import TapeModel
 from chainrule.autodiff.networks.network import TapeLoss, TapeNetwork
 from chainrule.autodiff.optim import Optimiser
+from chainrule.autodiff.tape_model import TapeModel
 from chainrule.contract.kinds import TrainingData, find_kind
 from chainrule.errors import Interrupted, SettingsError, TrainingError
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 from chainrule.networks.config import count_parameters
 from chainrule.runs import train as pipeline
 from chainrule.training import loop, planning

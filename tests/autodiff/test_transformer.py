@@ -13,10 +13,10 @@ import torch
 import chainrule as cr
 from chainrule.arrays import PAD
 from chainrule.autodiff import Tape, no_grad
-from chainrule.autodiff.model import TapeModel
 from chainrule.autodiff.networks import transformer as on_tape
 from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.autodiff.tape.gradcheck import check_parameters
+from chainrule.autodiff.tape_model import TapeModel
 from chainrule.errors import ChainruleError, SettingsError
 from chainrule.networks.transformer import positions as in_torch
 from chainrule.networks.transformer.config import PRESETS, TransformerConfig

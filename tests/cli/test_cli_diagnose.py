@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import chainrule as cr
-from chainrule.autodiff.model import as_tape_model
+from chainrule.autodiff.tape_model import as_tape_model
 from chainrule.cli.verbs.diagnose import heat_line
 
 from .running import Fails, Run, strict_json, trained_folders

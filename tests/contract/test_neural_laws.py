@@ -12,7 +12,7 @@ import chainrule as cr
 from chainrule.arrays import pad
 from chainrule.contract import chain, kinds
 from chainrule.contract.lm import LanguageModel, read
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 from chainrule.settings import parse
 from chainrule.testing.laws import LAWS, prefixes
 

@@ -10,7 +10,7 @@ import pytest
 
 import chainrule as cr
 from chainrule.arrays import pad
-from chainrule.autodiff.model import TapeModel
+from chainrule.autodiff.tape_model import TapeModel
 from chainrule.contract import chain
 from chainrule.testing.laws import LAWS
 
@@ -65,15 +65,15 @@ def test_long_texts_are_read_alike_in_any_pieces(design: str, monkeypatch: pytes
         some, state = lm.read(state, piece)
         scores.append(some)
     np.testing.assert_allclose(np.concatenate(scores, axis=1), expected, rtol=1e-5, atol=1e-5)
-    monkeypatch.setattr("chainrule.autodiff.model.TOKENS_AT_ONCE", 10)
-    monkeypatch.setattr("chainrule.autodiff.model.LOGITS_AT_ONCE", 30)
+    monkeypatch.setattr("chainrule.autodiff.tape_model.TOKENS_AT_ONCE", 10)
+    monkeypatch.setattr("chainrule.autodiff.tape_model.LOGITS_AT_ONCE", 30)
     np.testing.assert_allclose(lm.score(ids_BT), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("design", DESIGNS)
 def test_rows_of_any_length_go_on_by_themselves(design: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lm = made(design)
-    monkeypatch.setattr("chainrule.autodiff.model.TOKENS_AT_ONCE", 10)
+    monkeypatch.setattr("chainrule.autodiff.tape_model.TOKENS_AT_ONCE", 10)
     rows = [list(range(3, 3 + length % 6)) * 3 for length in (1, 2, 5, 3)]
     state = lm.extend(lm.extend(lm.start(4), pad(rows)), pad([row[:2] for row in rows]))
     scores, read = lm.read(lm.start(4), pad(rows))

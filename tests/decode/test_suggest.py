@@ -14,7 +14,7 @@ from chainrule.arrays import Array
 from chainrule.contract.lm import State
 from chainrule.decode.suggest import next_tokens
 from chainrule.errors import DecodingError, ModelError
-from chainrule.ngram.model import NgramModel, NgramState
+from chainrule.ngram.ngram_model import NgramModel, NgramState
 
 START = "Jan 12 10:05 host2 auth[127]: "
 

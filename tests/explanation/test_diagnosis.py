@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from chainrule.autodiff.model import kinds_on_tape
+from chainrule.autodiff.tape_model import kinds_on_tape
 from chainrule.contract import kinds
 from chainrule.errors import DiagnosisError
 from chainrule.explanation.diagnosis import Diagnosis, diagnose
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 from chainrule.networks.bag_of_words import BagOfWords
 from chainrule.networks.feedforward import Feedforward
 from chainrule.networks.network import Network
@@ -25,7 +25,7 @@ from chainrule.networks.recurrent.rnn import Recurrent
 from chainrule.networks.settings import NeuralSettings
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer
-from chainrule.ngram.model import NgramModel
+from chainrule.ngram.ngram_model import NgramModel
 from chainrule.settings import closed, parse
 from chainrule.tokens.words.tokenizer import WordTokenizer
 from listening import Listening

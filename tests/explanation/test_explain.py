@@ -12,20 +12,20 @@ import pytest
 import chainrule as cr
 from chainrule.arrays import PAD, to_numpy
 from chainrule.autodiff import Tape
-from chainrule.autodiff.model import TapeModel
 from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
 from chainrule.autodiff.networks.feedforward import TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.networks.recurrent import TapeRecurrent
 from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.autodiff.tape.tape import no_grad
+from chainrule.autodiff.tape_model import TapeModel
 from chainrule.contract.lm import LanguageModel
 from chainrule.errors import DiagnosisError, ModelError
 from chainrule.explanation.networks import NetworkExplanation
 from chainrule.explanation.pictures.prediction import Prediction
 from chainrule.networks.config import BagOfWordsConfig, FeedforwardConfig, RecurrentConfig
 from chainrule.networks.transformer.config import TransformerConfig
-from chainrule.ngram.model import NgramModel
+from chainrule.ngram.ngram_model import NgramModel
 from listening import Listening
 
 BOS, VOCABULARY = 1, 8  # as many as a table has rows, so that none is padding

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.autodiff.model import TapeModel, in_engine
+from chainrule.autodiff.tape_model import TapeModel, in_engine
 from chainrule.contract.lm import start_token
 from chainrule.errors import DiagnosisError
 from chainrule.explanation.diagnosis import Diagnosis
 from chainrule.explanation.torch_trace import trace_embeddings
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 
 CORPUS = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n" * 3)
 TEXT = "i love cats chase mice cats"

@@ -19,7 +19,7 @@ from chainrule.contract.lm import LanguageModel
 from chainrule.decode.sample import Choice
 from chainrule.folder import Context
 from chainrule.inference.gpu.guess_table import LONGEST, GuessTable, context_hash
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 from chainrule.networks.transformer.cache import Cache
 from chainrule.ngram.infinite.suffixes import best_tokens, build
 from chainrule.system.devices import has_triton

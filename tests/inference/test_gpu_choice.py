@@ -13,7 +13,7 @@ from chainrule.errors import ModelError
 from chainrule.inference.gpu import graph_sampling
 from chainrule.inference.gpu.choice import FusedChoice, StepBuffers, TopKPlan, plan_of
 from chainrule.inference.gpu.step import FusedStep
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer
 from chainrule.tokens.words.tokenizer import WordTokenizer

@@ -12,16 +12,16 @@ import torch
 
 import chainrule as cr
 from chainrule.arrays import to_numpy
-from chainrule.autodiff.model import TapeModel
+from chainrule.autodiff.tape_model import TapeModel
 from chainrule.contract.capabilities import Capabilities
 from chainrule.contract.kinds import TrainingData, find_kind
 from chainrule.decode.sample import Choice, sample_after
 from chainrule.errors import DamagedFileError, SettingsError, TrainingError
 from chainrule.folder import read_folder, write_tensors
-from chainrule.inference import model as model_module
+from chainrule.inference import neural_model as model_module
 from chainrule.inference.gpu.captured import TOKENS_THAT_REPAY
 from chainrule.inference.gpu.graph_sampling import GraphSampler
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 from chainrule.inference.state import spans
 from chainrule.inference.torch_model import load_network
 from chainrule.networks.settings import TransformerSettings

@@ -12,7 +12,7 @@ import torch
 from tests.cli.running import Ran
 
 from chainrule.cli.main import main
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 from chainrule.interop import huggingface
 from chainrule.networks.settings import TransformerSettings
 from chainrule.networks.transformer.decoder import Transformer

@@ -17,7 +17,7 @@ from chainrule.errors import ChainruleError, ForeignFileError, SettingsError
 from chainrule.interop import huggingface
 from chainrule.interop.vocabularies.definitions import added_token, bpe, byte_level, definition_of
 from chainrule.networks.seq2seq.config import Seq2SeqSettings
-from chainrule.seq2seq.model import EncoderDecoderModel, make_network
+from chainrule.seq2seq.encoder_decoder_model import EncoderDecoderModel, make_network
 from chainrule.seq2seq.translate import translate_texts
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import train_tokenizer

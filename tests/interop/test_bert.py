@@ -14,8 +14,8 @@ import chainrule as cr
 from chainrule.contract.lm import start_token
 from chainrule.errors import ChainruleError, ForeignFileError, SettingsError
 from chainrule.interop import huggingface
+from chainrule.masked.encoder_model import EncoderModel
 from chainrule.masked.filling import gapped_ids
-from chainrule.masked.model import EncoderModel
 from chainrule.networks.settings import MaskedSettings
 from chainrule.networks.transformer.masked import MaskedTransformer
 from chainrule.tokens.base import Tokenizer

@@ -14,7 +14,7 @@ import torch
 import chainrule as cr
 from chainrule.contract.lm import start_token
 from chainrule.errors import ChainruleError, ForeignFileError, ModelError, SettingsError
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 from chainrule.interop import huggingface
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import train_tokenizer

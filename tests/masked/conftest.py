@@ -8,7 +8,7 @@ import pytest
 from tests.cli.conftest import fails, plain_terminal, run  # noqa: F401 (fixtures)
 
 import chainrule as cr
-from chainrule.masked.model import EncoderModel
+from chainrule.masked.encoder_model import EncoderModel
 
 SOUNDS = {"cat": "meows", "dog": "barks", "bird": "sings", "fish": "swims"}
 SMALL = {"width": 48, "layers": 2, "heads": 2, "window": 16, "batch": 512, "dropout": 0.0, "average": "none"}

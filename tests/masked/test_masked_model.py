@@ -17,7 +17,7 @@ from chainrule.contract.lm import LanguageModel
 from chainrule.errors import ModelError
 from chainrule.evaluation.pseudo import evaluate_masked, pseudo_records
 from chainrule.masked import pseudo
-from chainrule.masked.model import EncoderModel
+from chainrule.masked.encoder_model import EncoderModel
 from chainrule.networks.transformer.stack import Encoder
 
 

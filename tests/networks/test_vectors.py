@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from chainrule.arrays import to_numpy
-from chainrule.autodiff.model import TapeModel
+from chainrule.autodiff.tape_model import TapeModel
 from chainrule.contract.kinds import TrainingData
 from chainrule.contract.lm import LanguageModel
 from chainrule.errors import ChainruleError, SettingsError

@@ -15,7 +15,7 @@ import numpy as np
 
 from chainrule.contract.kinds import TrainingData
 from chainrule.contract.lm import Context
-from chainrule.ngram.model import NgramModel
+from chainrule.ngram.ngram_model import NgramModel
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.train import train
 from chainrule.system.progress import SILENT, Progress

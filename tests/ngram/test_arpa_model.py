@@ -13,7 +13,7 @@ import pytest
 import chainrule as cr
 from chainrule.arrays import pad
 from chainrule.errors import ArpaError, ModelError, SettingsError
-from chainrule.ngram.model import NgramModel
+from chainrule.ngram.ngram_model import NgramModel
 from listening import Listening
 
 LN10 = math.log(10)

@@ -16,8 +16,8 @@ from test_levels import contexts, texts
 from chainrule.arrays import pad, to_numpy
 from chainrule.contract import chain
 from chainrule.contract.lm import Context
-from chainrule.ngram.arpa.model import load_arpa
-from chainrule.ngram.model import NgramModel
+from chainrule.ngram.arpa.arpa_model import load_arpa
+from chainrule.ngram.ngram_model import NgramModel
 from chainrule.ngram.store import automaton as walking
 from chainrule.ngram.store.kernels import search_children
 from chainrule.ngram.store.parts import Parts

@@ -21,10 +21,10 @@ from chainrule.contract.kinds import TrainingData
 from chainrule.contract.lm import Context
 from chainrule.errors import DamagedFileError
 from chainrule.folder import read_folder
-from chainrule.ngram.infinite import model as infinite
+from chainrule.ngram.infinite import any_length_model as infinite
 from chainrule.ngram.infinite import suffixes, walk
+from chainrule.ngram.infinite.any_length_model import AnyLengthModel, train_anygram
 from chainrule.ngram.infinite.loading import load_anygram
-from chainrule.ngram.infinite.model import AnyLengthModel, train_anygram
 from chainrule.testing import LAWS
 from chainrule.tokens.ids import Encoded
 from listening import Listening
@@ -351,7 +351,7 @@ import subprocess
 import sys
 import numpy as np
 from chainrule.contract.kinds import TrainingData
-from chainrule.ngram.infinite.model import train_anygram
+from chainrule.ngram.infinite.any_length_model import train_anygram
 from chainrule.tokens.char import ByteTokenizer
 from chainrule.tokens.ids import Encoded
 tokenizer = ByteTokenizer()

@@ -13,7 +13,7 @@ import chainrule as cr
 from chainrule.contract.lm import LanguageModel
 from chainrule.errors import CorpusError, ModelError
 from chainrule.ngram.mix import tune_weight
-from chainrule.ngram.model import NgramModel
+from chainrule.ngram.ngram_model import NgramModel
 from chainrule.ngram.store.codes import words_of_codes
 from chainrule.testing import LAWS
 from chainrule.tokens.words.tokenizer import WordTokenizer

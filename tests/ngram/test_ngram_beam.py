@@ -17,7 +17,7 @@ from chainrule.contract.lm import search as search_by_model
 from chainrule.decode.beam import beam_search
 from chainrule.decode.healing import Respelling
 from chainrule.errors import ModelError
-from chainrule.ngram.model import NgramModel
+from chainrule.ngram.ngram_model import NgramModel
 from chainrule.ngram.sampling import beam, workspace
 from chainrule.ngram.sampling.sampler import NgramSampler
 from chainrule.ngram.settings import SMOOTHINGS

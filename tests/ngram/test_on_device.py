@@ -15,7 +15,7 @@ import torch
 
 import chainrule as cr
 from chainrule.contract.kinds import TrainingData, find_kind
-from chainrule.ngram.model import NgramModel
+from chainrule.ngram.ngram_model import NgramModel
 from chainrule.settings import parse
 from chainrule.testing import LAWS
 from chainrule.tokens.ids import encode_corpus

@@ -13,7 +13,7 @@ from naive import BOS, EOS, ids_of, train_on
 from test_levels import texts
 
 import chainrule as cr
-from chainrule.ngram.model import NgramModel
+from chainrule.ngram.ngram_model import NgramModel
 from chainrule.ngram.settings import SMOOTHINGS
 from chainrule.ngram.store import normalise
 from chainrule.ngram.store.normalise import leave_something, quantised

@@ -16,10 +16,10 @@ from chainrule.contract.lm import Context
 from chainrule.decode.sample import Choice
 from chainrule.decode.strategies import Forbid
 from chainrule.errors import ModelError
-from chainrule.ngram.arpa.model import from_arpa
+from chainrule.ngram.arpa.arpa_model import from_arpa
 from chainrule.ngram.arpa.reading import read_arpa
-from chainrule.ngram.infinite.model import AnyLengthModel
-from chainrule.ngram.model import NgramModel
+from chainrule.ngram.infinite.any_length_model import AnyLengthModel
+from chainrule.ngram.ngram_model import NgramModel
 from chainrule.ngram.sampling import sampler, workspace
 from chainrule.ngram.sampling.sampler import NgramSampler, Sampler
 from chainrule.ngram.settings import SMOOTHINGS

@@ -8,7 +8,7 @@ import pytest
 import chainrule as cr
 from chainrule.arrays import to_numpy
 from chainrule.contract.lm import score_rows
-from chainrule.ngram.model import NgramModel
+from chainrule.ngram.ngram_model import NgramModel
 from chainrule.ngram.store import automaton
 from chainrule.system import parallel
 from chainrule.tokens import base

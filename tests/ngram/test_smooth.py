@@ -17,7 +17,7 @@ import chainrule as cr
 from chainrule.contract.lm import Context
 from chainrule.ngram.estimate import smooth
 from chainrule.ngram.estimate.methods import _lengths
-from chainrule.ngram.model import NgramModel
+from chainrule.ngram.ngram_model import NgramModel
 from chainrule.ngram.settings import SMOOTHINGS
 from chainrule.ngram.store.values import Values
 from chainrule.system import parallel

@@ -11,7 +11,7 @@ import pytest
 
 import chainrule as cr
 from chainrule.errors import DamagedFileError, SettingsError, TokenizerError
-from chainrule.ngram.model import NgramModel
+from chainrule.ngram.ngram_model import NgramModel
 from chainrule.ngram.settings import SMOOTHINGS
 
 TOY = ["i love cats", "i love dogs", "cats chase mice", "i love cats"]

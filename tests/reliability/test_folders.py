@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.autodiff.model import load_on_tape
+from chainrule.autodiff.tape_model import load_on_tape
 from chainrule.comparison.results import Comparison
 from chainrule.errors import DamagedFileError, FolderError, SettingsError, TokenizerError
 from chainrule.folder import integrity, manifest, read_folder

@@ -12,7 +12,7 @@ from benchmarks.harness import import_error
 from benchmarks.seq2seq import peers
 
 import chainrule as cr
-from chainrule.seq2seq.model import EncoderDecoderModel
+from chainrule.seq2seq.encoder_decoder_model import EncoderDecoderModel
 
 from .toys import pairs_of
 

@@ -10,7 +10,7 @@ import chainrule as cr
 from chainrule.arrays import PAD, pad, to_numpy
 from chainrule.contract.lm import read
 from chainrule.decode.beam import beam_search
-from chainrule.seq2seq.model import EncoderDecoderModel
+from chainrule.seq2seq.encoder_decoder_model import EncoderDecoderModel
 from chainrule.seq2seq.translate import translate_ids
 from chainrule.testing.laws import LAWS
 

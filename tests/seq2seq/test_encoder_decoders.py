@@ -14,7 +14,7 @@ from chainrule.arrays import PAD, pad, to_numpy
 from chainrule.errors import SettingsError
 from chainrule.networks.seq2seq.config import Seq2SeqSettings
 from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder
-from chainrule.seq2seq.model import EncoderDecoderModel, make_network
+from chainrule.seq2seq.encoder_decoder_model import EncoderDecoderModel, make_network
 from chainrule.settings import closed, parse
 from chainrule.testing.laws import LAWS, laws_for
 

@@ -10,7 +10,7 @@ import torch
 
 import chainrule as cr
 from chainrule.seq2seq.contract import ConditionalModel
-from chainrule.seq2seq.model import EncoderDecoderModel
+from chainrule.seq2seq.encoder_decoder_model import EncoderDecoderModel
 
 LETTERS = "abcdef"
 TASKS: dict[str, Callable[[list[str]], list[str]]] = {

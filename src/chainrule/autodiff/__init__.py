@@ -6,7 +6,7 @@ In reading order:
     networks/      feed-forward, bag-of-words, recurrent and Transformer language models, made of these modules
     checks.py      the gradients of every module and network, checked against finite differences
     optim.py       optimisers: from gradients to updates of the parameters
-    model.py       a trained network as a `LanguageModel`
+    tape_model.py  a trained network as a `LanguageModel`
 """
 
 from __future__ import annotations

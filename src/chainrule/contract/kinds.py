@@ -21,7 +21,7 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 from chainrule._version import __version__
 from chainrule.contract.lm import Context, LanguageModel
@@ -292,15 +292,24 @@ def load(
     device: str = "cpu",
     dtype: str = "float32",
     tasks: Collection[Task] | None = None,
-) -> LanguageModel:
-    """The model of a folder, computing on the device and in the precision; one of other `tasks` is an error."""
+) -> Any:
+    """Load the model of a folder on a device and in a precision; raise ModelError for other `tasks`.
+
+    The folder decides the class: a `LanguageModel`, or another `Model`, such as a tagger.
+
+    >>> import tempfile, chainrule as cr
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     cr.train("ngram", "i love cats", order=2).save(f"{folder}/model")
+    ...     cr.load(f"{folder}/model")
+    <NgramModel of 6 word tokens, line>
+    """
     if dtype not in PRECISIONS:
         raise SettingsError(f"dtype should be {' or '.join(PRECISIONS)}, not {dtype!r}")
     device = choose_device(device)
     content = read_folder(folder, verify=verify)
     if tasks is not None:
         check_task(content, tasks)
-    return cast(LanguageModel, load_content(content).on(device, dtype))
+    return load_content(content).on(device, dtype)
 
 
 @dataclass(frozen=True)
@@ -312,13 +321,13 @@ class Stored:
     dtype: str = "float32"
 
     def model(self) -> LanguageModel:
-        """The model, loaded if it is not the one that this process loaded last."""
+        """Return the model; load it unless it is the one that this process loaded last."""
         return _loaded(self)
 
 
 @lru_cache(maxsize=1)
 def _loaded(stored: Stored) -> LanguageModel:
-    return load(stored.folder, device=stored.device, dtype=stored.dtype)
+    return LanguageModel.expect(load(stored.folder, device=stored.device, dtype=stored.dtype))
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from chainrule.autodiff import (
     Tape,
     Value,
 )
-from chainrule.autodiff.model import TapeModel, as_tape_model, is_on_tape, kinds_on_tape
 from chainrule.autodiff.networks.network import TapeNetwork
+from chainrule.autodiff.tape_model import TapeModel, as_tape_model, is_on_tape, kinds_on_tape
 from chainrule.contract.lm import LanguageModel, start_token
 from chainrule.errors import DiagnosisError
 from chainrule.explanation.reading import ids_and_target

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from chainrule.autodiff import Tape, no_grad
-from chainrule.autodiff.model import as_tape_model
+from chainrule.autodiff.tape_model import as_tape_model
 from chainrule.contract.lm import LanguageModel, start_token
 from chainrule.explanation.explanation import Explanation, most_likely
 from chainrule.explanation.pictures.drawing import to_svg

@@ -14,8 +14,8 @@ from typing import Any
 from chainrule.explanation.explanation import Explanation, common_fields
 from chainrule.explanation.reading import word, words
 from chainrule.ngram.evidence import BackoffStep, SumStep, backoff_steps, mixture, predictable, product, sum_steps
-from chainrule.ngram.infinite.model import AnyLengthModel
-from chainrule.ngram.model import NgramModel
+from chainrule.ngram.infinite.any_length_model import AnyLengthModel
+from chainrule.ngram.ngram_model import NgramModel
 from chainrule.system.progress import Progress
 
 _DISCOUNTED = "p(w | h) = max(c(h w) - D, 0) / c(h) + γ(h) p(w | h')"

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from chainrule.errors import DiagnosisError
 from chainrule.explanation.diagnosis import Trace
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 
 
 def trace_embeddings(lm: NeuralModel, ids: list[int], target: int) -> Trace:

@@ -4,6 +4,6 @@ In reading order:
 
     torch_model.py   models of torch: device and precision of their weights, networks loaded from stored arrays
     state.py         the memory of a network and the window of tokens that it reads, and how it slides
-    model.py         any network as a language model: <s>, padding, sliding windows, probabilities
+    neural_model.py  any network as a language model: <s>, padding, sliding windows, probabilities
     gpu/             sampling from a Transformer on a GPU by kernels and captured steps
 """

@@ -9,7 +9,7 @@ from chainrule.contract.lm import Context, LanguageModel
 from chainrule.contract.model import Model
 from chainrule.errors import FolderError, ForeignFileError, MissingExtraError
 from chainrule.interop.hub import fetch_model, is_hub_address
-from chainrule.ngram.arpa.model import load_arpa, save_arpa
+from chainrule.ngram.arpa.arpa_model import load_arpa, save_arpa
 from chainrule.system.devices import has_torch
 from chainrule.system.progress import SILENT, Progress
 

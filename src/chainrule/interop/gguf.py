@@ -14,7 +14,7 @@ from torch import Tensor
 from chainrule.contract.lm import Context, start_token
 from chainrule.contract.model import Model
 from chainrule.errors import ForeignFileError, MissingExtraError, SettingsError, TokenizerError
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 from chainrule.interop.huggingface import as_model, decoder
 from chainrule.interop.llama import from_llama_weights, to_llama_weights, to_qwen3_weights
 from chainrule.interop.llama2c import halves

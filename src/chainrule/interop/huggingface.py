@@ -22,7 +22,7 @@ from chainrule.contract.lm import Context, start_token
 from chainrule.contract.model import Model
 from chainrule.errors import FolderError, ForeignFileError, ModelError, SettingsError
 from chainrule.folder.tensors import write_tensors
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 from chainrule.interop.bart import from_bart_weights, to_bart_weights
 from chainrule.interop.bert import from_bert_weights, to_bert_weights
 from chainrule.interop.gpt2 import from_gpt2_weights, to_gpt2_weights
@@ -37,10 +37,10 @@ from chainrule.interop.vocabularies.encoders import (
 )
 from chainrule.interop.vocabularies.files import folder_description, json_tokenizer, read_json, read_tokenizer
 from chainrule.interop.vocabularies.ours import never_written, published_files, rows_of
-from chainrule.masked.model import EncoderModel
+from chainrule.masked.encoder_model import EncoderModel
 from chainrule.networks.settings import TransformerSettings
 from chainrule.networks.transformer.decoder import Transformer
-from chainrule.seq2seq.model import EncoderDecoderModel
+from chainrule.seq2seq.encoder_decoder_model import EncoderDecoderModel
 from chainrule.system.disk.atomic import new_folder
 from chainrule.tokens.published import PublishedTokenizer
 

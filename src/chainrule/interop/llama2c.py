@@ -13,7 +13,7 @@ from torch import Tensor
 
 from chainrule.contract.lm import Context
 from chainrule.errors import ForeignFileError
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 from chainrule.interop.huggingface import as_model
 from chainrule.interop.llama import from_llama_weights
 from chainrule.interop.vocabularies.sentencepiece import llama2c_tokenizer

@@ -23,7 +23,7 @@ class MaskedKind(NetworkKind):
     """Trains and loads masked models."""
 
     def model(self, settings: Any, tokenizers: Mapping[str, Tokenizer], context: Context, fill: Fill) -> Any:
-        from chainrule.masked.model import EncoderModel
+        from chainrule.masked.encoder_model import EncoderModel
         from chainrule.networks.transformer.masked import MaskedTransformer
 
         network = fill(MaskedTransformer, settings, tokenizers[TEXT].vocab_size)

@@ -32,7 +32,7 @@ from chainrule.system.progress import Task
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from chainrule.inference.model import NeuralModel
+    from chainrule.inference.neural_model import NeuralModel
     from chainrule.inference.state import NeuralState
 
 Found = TypeVar("Found")

@@ -1,7 +1,7 @@
 """The interface of networks: token ids in, features out, and a memory of the tokens read.
 
 Every architecture in this package is a `Network`. It does not know probabilities, sliding windows, sampling or
-files: `inference/model.py` makes a language model of any network, and `training/` trains any by its loss.
+files: `inference/neural_model.py` makes a language model of any network, and `training/` trains any by its loss.
 
 Axes: B batch, T time, V vocabulary, D features, H heads, K head size, L layers.
 """

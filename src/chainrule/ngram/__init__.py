@@ -7,7 +7,7 @@ In reading order:
     store/          the model as a compact trie, and the automaton that walks it to score and sample
     sampling/       sampling by kernels, without computing the probability of every token
     tables.py       n-grams, counts and bigrams of a model as tables
-    model.py        `NgramModel`: an automaton as a language model
+    ngram_model.py  `NgramModel`: an automaton as a language model
     loading.py      the model of a folder, checked
     train.py        training: count, smooth, prune, quantise, index; and the kinds `ngram` and `anygram`
     mix.py          two models interpolated into one

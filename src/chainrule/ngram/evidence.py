@@ -26,9 +26,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chainrule.ngram.infinite.model import AnyLengthModel, group_of
+from chainrule.ngram.infinite.any_length_model import AnyLengthModel, group_of
 from chainrule.ngram.infinite.suffixes import Ints
-from chainrule.ngram.model import NgramModel
+from chainrule.ngram.ngram_model import NgramModel
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.values import Values
 from chainrule.ngram.tables import node_of

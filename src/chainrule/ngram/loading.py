@@ -7,7 +7,7 @@ import numpy as np
 from chainrule import settings as settings_of
 from chainrule.errors import DamagedFileError
 from chainrule.folder import ModelFolder
-from chainrule.ngram.model import NgramModel
+from chainrule.ngram.ngram_model import NgramModel
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.store.automaton import Automaton, slots_for
 from chainrule.ngram.store.bitstream import words_for

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from chainrule._version import __version__
 from chainrule.contract.lm import Context, LanguageModel, score_rows
 from chainrule.errors import CorpusError, ModelError
-from chainrule.ngram.model import NgramModel
+from chainrule.ngram.ngram_model import NgramModel
 from chainrule.ngram.settings import SCORES, NgramSettings
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.codes import codes_of_words, words_of_codes

@@ -3,7 +3,7 @@
 In reading order:
 
     contract.py    what a conditional language model is
-    model.py       an encoder-decoder network as one
+    encoder_decoder_model.py  an encoder-decoder network as one
     training.py    the kind: how one is built, trained on pairs, and loaded
     denoising.py   pretraining: damaged lines as sources, their repair as targets
     translate.py   texts in, translations out

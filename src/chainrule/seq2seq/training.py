@@ -29,7 +29,7 @@ class Seq2SeqKind(NetworkKind):
         _with_pretrained_sizes(settings)
 
     def model(self, settings: Any, tokenizers: Mapping[str, Tokenizer], context: Context, fill: Fill) -> Any:
-        from chainrule.seq2seq.model import EncoderDecoderModel, make_network
+        from chainrule.seq2seq.encoder_decoder_model import EncoderDecoderModel, make_network
 
         tokenizer, source = tokenizers[TEXT], tokenizers.get(SOURCE, tokenizers[TEXT])
         shares, sizes = settings.shared and source is tokenizer, (tokenizer.vocab_size, tokenizer.bos)
@@ -43,7 +43,7 @@ class Seq2SeqKind(NetworkKind):
         make = partial(self.model, settings, tokenizers, data.context)
         if settings.pretrained is None:
             return make
-        from chainrule.seq2seq.model import copy_pretrained
+        from chainrule.seq2seq.encoder_decoder_model import copy_pretrained
 
         folder = read_folder(settings.pretrained)
         return lambda fill: copy_pretrained(folder, make(fill))

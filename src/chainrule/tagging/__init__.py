@@ -5,7 +5,7 @@ In reading order:
     contract.py   what a tagger is
     reading.py    words as the arrays that a network takes
     examples.py   tagged sentences as examples, and the objective
-    model.py      a network as a tagger
+    neural_tagger.py  a network as a tagger
     training.py   the kind: how one is built, trained and loaded
     tag.py        texts in, words with their tags out
     evaluate.py   accuracy, also on unknown words, and which tags are confused

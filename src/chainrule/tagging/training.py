@@ -73,7 +73,7 @@ class TaggerKind(NetworkKind):
         fill: Fill,
     ) -> Any:
         from chainrule.networks.tagging.tagger import TaggerNetwork
-        from chainrule.tagging.model import NeuralTagger
+        from chainrule.tagging.neural_tagger import NeuralTagger
 
         def network() -> TaggerNetwork:
             return TaggerNetwork(settings, words.vocab_size, len(tags.words), copy.deepcopy(encoder))

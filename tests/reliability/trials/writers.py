@@ -14,7 +14,7 @@ import numpy as np
 import chainrule as cr
 from chainrule.comparison import results as comparison
 from chainrule.folder import ModelFolder, read_folder, write_folder
-from chainrule.ngram.arpa.model import load_arpa, save_arpa
+from chainrule.ngram.arpa.arpa_model import load_arpa, save_arpa
 from chainrule.system.disk import replaced_path, sweep
 from chainrule.system.progress import SILENT
 from chainrule.tokens.char import CharTokenizer

@@ -34,7 +34,7 @@ def convert(source: str, target: str, context: Any, overwrite: bool, as_json: bo
     """
     from chainrule.contract.kinds import load
     from chainrule.folder import check_destination
-    from chainrule.ngram.arpa.model import load_arpa, save_arpa
+    from chainrule.ngram.arpa.arpa_model import load_arpa, save_arpa
     from chainrule.ngram.arpa.writing import check_target
 
     is_folder, to_arpa = Path(source).is_dir(), target.lower().endswith(_ENDINGS)

@@ -41,7 +41,7 @@ def diagnose(
 
     Steps count from 0, which is <s> (in a stream, </s>). With --json: what --out writes.
     """
-    from chainrule.autodiff.model import load_on_tape
+    from chainrule.autodiff.tape_model import load_on_tape
     from chainrule.explanation.diagnosis import diagnose as look_into
 
     if out is not None:

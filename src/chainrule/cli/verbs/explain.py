@@ -53,7 +53,7 @@ def explain(
     For every built-in kind that predicts text, whichever engine trained the model. A Transformer is computed for
     all tokens at once: each of its matrices has a row for each token in the window.
     """
-    from chainrule.autodiff.model import load_on_tape
+    from chainrule.autodiff.tape_model import load_on_tape
     from chainrule.explanation.explanation import explain as explain_prediction
     from chainrule.explanation.networks import NetworkExplanation
     from chainrule.system.disk import replaced_file

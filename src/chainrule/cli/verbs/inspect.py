@@ -86,7 +86,7 @@ def _next(lm: LanguageModel, prompt: str, top: int, heal: bool) -> list[dict[str
 def _ngrams(lm: LanguageModel, prompt: str, top: int) -> dict[str, Any]:
     """Return the n-grams that begin with a prompt, and the bigrams of its words, as plain values."""
     from chainrule.errors import ModelError
-    from chainrule.ngram.model import NgramModel
+    from chainrule.ngram.ngram_model import NgramModel
     from chainrule.ngram.tables import WITHOUT_COUNTS
 
     if not isinstance(lm, NgramModel):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from chainrule.errors import DamagedFileError
 from chainrule.folder import ModelFolder
-from chainrule.ngram.infinite.model import ARRAYS, LENGTHS, AnyLengthModel, AnyLengthSettings, Smoothing
+from chainrule.ngram.infinite.any_length_model import ARRAYS, LENGTHS, AnyLengthModel, AnyLengthSettings, Smoothing
 from chainrule.ngram.infinite.suffixes import Suffixes, index_dtype
 from chainrule.settings import parse
 from chainrule.tokens.base import Tokenizer

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from chainrule.autodiff import Tape, no_grad
-from chainrule.autodiff.model import TapeModel
 from chainrule.autodiff.networks.network import Randomness, TapeNetwork
 from chainrule.autodiff.optim import Optimiser
+from chainrule.autodiff.tape_model import TapeModel
 from chainrule.contract.kinds import TrainingData
 from chainrule.errors import DamagedFileError, NotANumberError, SettingsError, TrainingError
 from chainrule.folder import TENSORS, ModelFolder

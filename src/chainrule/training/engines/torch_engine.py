@@ -16,7 +16,7 @@ from torch import Tensor
 from chainrule.contract.kinds import TrainingData
 from chainrule.errors import DamagedFileError, SettingsError, TrainingError
 from chainrule.folder import TENSORS, ModelFolder
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 from chainrule.inference.torch_model import load_network
 from chainrule.networks.loss import BLOCK
 from chainrule.networks.network import Trainable

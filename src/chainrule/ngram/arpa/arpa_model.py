@@ -22,7 +22,7 @@ from chainrule.errors import ArpaError, ModelError
 from chainrule.folder.integrity import sha256
 from chainrule.ngram.arpa.reading import ArpaLevel, ArpaModel, read_arpa
 from chainrule.ngram.arpa.writing import ArpaBlock, write_arpa
-from chainrule.ngram.model import NgramModel
+from chainrule.ngram.ngram_model import NgramModel
 from chainrule.ngram.segments import segment_sums
 from chainrule.ngram.settings import NgramSettings, Smoothing
 from chainrule.ngram.store.automaton import Automaton

@@ -12,7 +12,7 @@ from chainrule.arrays import PAD, check_ids, pad, to_numpy
 from chainrule.contract.lm import State, start_token
 from chainrule.errors import SettingsError
 from chainrule.folder import ModelFolder
-from chainrule.inference.model import NeuralModel
+from chainrule.inference.neural_model import NeuralModel
 from chainrule.inference.state import NeuralState
 from chainrule.networks.memory import Memory
 from chainrule.networks.network import Network
