@@ -83,7 +83,7 @@ def load_model(folder: str, options: Mapping[str, Any], *tasks: Task) -> Languag
     """Load a model as --device and --dtype say; one that is for none of the `tasks` is refused."""
     from chainrule.contract.kinds import load
 
-    lm = load(folder, device=options["device"], dtype=options["dtype"], tasks=tasks)
+    lm: LanguageModel = load(folder, device=options["device"], dtype=options["dtype"], tasks=tasks)
     note_slow_precision(lm)
     return lm
 
