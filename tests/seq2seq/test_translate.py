@@ -45,7 +45,7 @@ def test_reverse_is_learned_exactly(reverser: ConditionalModel) -> None:
 def test_toy_tasks_are_learned_exactly(task: str, cell: str) -> None:
     pairs = pairs_of(task, 2500, longest=4)
     rate = {"learning_rate": 0.01} if cell == "gru" else {"layers": 2}
-    lm = trained(pairs, cell=cell, steps=400, width=48, **rate)
+    lm = trained(pairs, cell=cell, steps=600, width=48, **rate)
     assert exact(lm, task, 4) == 1.0
 
 
