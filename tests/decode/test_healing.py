@@ -18,6 +18,7 @@ from chainrule.contract.lm import State
 from chainrule.decode import healing
 from chainrule.decode.generate import prompt_ids
 from chainrule.decode.healing import find_respellings
+from chainrule.decode.strategies import normalised
 from chainrule.tokens.base import Ids, encode_lines_slowly
 
 TOKENIZERS = ("bpe", "wordpiece", "unigram", "word", "word:unicode", "char", "byte")
@@ -153,8 +154,8 @@ def by_brute_force(lm: cr.LanguageModel, prompt: str) -> dict[str, float]:
     return {text: p / total for text, p in texts.items()}
 
 
-@pytest.mark.parametrize("prompt", ["a", "ab", "aa", "b a", "a aa", "aab"])
-def test_openings_give_texts_the_probability_that_brute_force_gives(prompt: str) -> None:
+@pytest.mark.parametrize("prompt", ["aab", "a", "ab", "aa", "b a", "a aa"])
+def test_respellings_give_texts_the_probability_that_brute_force_gives(prompt: str) -> None:
     lm = Short()
     _, (respellings,) = find_respellings(lm, [prompt])
     found: dict[str, float] = defaultdict(float)
@@ -165,6 +166,20 @@ def test_openings_give_texts_the_probability_that_brute_force_gives(prompt: str)
     assert sum(math.exp(respelling.log_prob) for respelling in every) == pytest.approx(1)
     assert found == pytest.approx(by_brute_force(lm, prompt))
     assert len(every) > 1 or prompt == "b a"
+
+
+def test_an_unlikely_respelling_keeps_its_share() -> None:
+    """Paths that begin with a rare token count too, down to e^-18 of what was found."""
+    lm, prompt = Short(), "aab"
+    rare = lm.tokenizer.encode("a")[0]
+    lm.table[:-1, :, rare] -= 14
+    lm.table = normalised(lm.table.reshape(-1, lm.table.shape[-1])).reshape(lm.table.shape)
+    _, (respellings,) = find_respellings(lm, [prompt])
+    first = [one for one in respellings.best(1000) if one.ids[0] == rare]
+    paths = {ids: p for ids, p in listed(lm, ()).items() if lm.tokenizer.decode(ids).startswith(prompt)}
+    share = sum(p for ids, p in paths.items() if ids[0] == rare) / sum(paths.values())
+    assert 0 < share < 0.01
+    assert sum(math.exp(one.log_prob) for one in first) == pytest.approx(share)
 
 
 @pytest.mark.parametrize("prompt", ["a", "aa", "b a"])
@@ -302,7 +317,7 @@ def test_a_rest_that_the_model_thinks_impossible_is_read_as_it_was_cut() -> None
     assert [g.text for g in cr.generate_many(lm, ["aa aa", "aa b"], cr.Beam(2))] == ["aa aa bb", "aa bb"]
 
 
-def test_half_a_character_can_be_part_of_an_opening() -> None:
+def test_half_a_character_can_be_part_of_a_respelling() -> None:
     text = "ñandú 漢字 🙂 añil\n" * 20
     lm = cr.train("ngram", cr.Corpus.from_text(text), tokenizer=cr.TokenizerChoice("bpe", vocab_size=262), order=6)
     for prompt in ("ñ", "ñandú 漢", "ñandú 漢字 "):
@@ -311,7 +326,7 @@ def test_half_a_character_can_be_part_of_an_opening() -> None:
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_settled_ids_begin_every_text_that_continues_a_prompt(name: str) -> None:
+def test_stable_ids_begin_every_text_that_continues_a_prompt(name: str) -> None:
     tokenizer = cr.train_tokenizer(name, cr.Corpus.open("builtin:python"))
     text = (
         "We don't say 'x' they're  said\tit; I'll (perhaps) go_on 127.5 ... café naïve 日本 \n  and  more: x're\n"
@@ -334,7 +349,7 @@ def test_prompts_of_a_stream_reach_back_over_lines() -> None:
 
 
 @pytest.mark.parametrize("prompt", ["a", "ab", "aab", "aaab", "a a"])
-def test_the_best_openings_are_the_first_of_all(prompt: str) -> None:
+def test_the_best_respellings_are_the_first_of_all(prompt: str) -> None:
     """Every respelling, sorted: what `best` finds without making them all."""
     root = find_respellings(Short(), [prompt])[1][0].root
     assert root is not None
