@@ -25,7 +25,6 @@ SLOW_FILES = [  # a browser, several processes, or a peer's library: their fixtu
     "tests/serve/test_clients.py",
     "tests/serve/test_inside_page.py",
     "tests/serve/test_page.py",
-    "tests/serve/test_safety.py",
     "tests/serve/test_views.py",
     "tests/test_autodiff_benchmark.py",
     "tests/test_benchmarks.py",

@@ -31,7 +31,7 @@ from chainrule.folder import (
     write_folder,
 )
 from chainrule.folder.integrity import sha256
-from chainrule.system.disk import atomic
+from chainrule.system.disk import atomic, replaced_file
 from manifests import read_manifest, write_manifest
 
 ARRAYS = {
@@ -441,3 +441,16 @@ def test_several_tokenizers_have_a_file_each(tmp_path: Path) -> None:
     assert found.context is None
     with pytest.raises(DamagedFileError, match=r"no tokenizer\.json"):
         _ = found.tokenizer
+
+
+def test_a_file_is_replaced_and_never_overwritten(tmp_path: Path) -> None:
+    """Whoever has the old file open goes on reading it: the new one takes its name in one step."""
+    path = tmp_path / "file"
+    path.write_text("old")
+    before = path.stat().st_ino
+    with path.open() as reader:
+        with replaced_file(path) as file:
+            file.write(b"new")
+        assert reader.read() == "old"
+    assert path.read_text() == "new" and path.stat().st_ino != before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
