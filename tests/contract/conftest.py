@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from plugin import install
 
 
-@pytest.fixture(autouse=True, scope="package")
+@pytest.fixture(autouse=True, scope="module")
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     before = list(sys.path)
     install(tmp_path_factory.mktemp("plugin"))
