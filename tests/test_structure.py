@@ -8,12 +8,14 @@ import inspect
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import chainrule as cr
 from chainrule._renamed import MOVED, RENAMED
+from planted_faults import FAULTS
 
 SOURCE = Path(cr.__file__).parent
 
@@ -181,6 +183,7 @@ def test_the_base_install_is_enough_for_ngrams() -> None:
     """No torch, no gigatoken, no pyarrow: training, scoring and generating still work."""
     script = """
 import sys
+import tomllib
 for extra in ("torch", "gigatoken", "awkward", "pyarrow", "tiktoken"):
     sys.modules[extra] = None
 import chainrule as cr
@@ -221,3 +224,22 @@ def test_arrows_of_the_drawing_are_imports() -> None:
     for above, below in arrows:
         assert any(imports[room] & rooms[below] for room in rooms[above]), f"{above} does not import {below}"
     assert {above for above, _ in arrows} == set(boxes) - {"base"}
+
+
+def test_the_fast_run_names_tests_that_exist() -> None:
+    """A test that was renamed would silently run with all of its cases."""
+    root = Path(__file__).parents[1]
+    chosen = tomllib.loads((root / "tests" / "fast_run.toml").read_text())
+    assert [name for name in chosen["slow_files"] if not (root / name).exists()] == []
+    functions: dict[str, set[str]] = {}
+    for name in chosen["cases"]:
+        file, _, function = name.partition("::")
+        if file not in functions:
+            tree = ast.parse((root / file).read_text())
+            functions[file] = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        assert file.startswith("src/") or function in functions[file], name
+
+
+@pytest.mark.parametrize(("file", "old"), [(file, old) for file, old, _, _ in FAULTS])
+def test_a_fault_can_be_planted(file: str, old: str) -> None:
+    assert (SOURCE / file).read_text().count(old) >= 1

@@ -39,9 +39,9 @@ def what_is_declared_is_there(lm: LanguageModel) -> None:
     for name in lm.capabilities.offers:
         assert hasattr(Offers, name), f"{name} is no capability"
         assert callable(getattr(lm, name, None)), f"{name} is declared and not there"
-    undeclared = [name for name in FAST_PATHS if hasattr(lm, name) and type(lm).__dict__.get(name)]
-    if not lm.capabilities.offers:
-        assert not undeclared, f"{undeclared} are there and not declared: nobody calls them"
+    if not lm.capabilities.offers:  # a model that declares some may leave out others, as on another device
+        hidden = [name for name in FAST_PATHS if hasattr(lm, name)]
+        assert not hidden, f"{hidden} are there and not declared: nobody calls them"
     costs = lm.capabilities.costs
     assert min(costs.bulk, costs.token, costs.distribution) > 0
 
