@@ -24,7 +24,7 @@ from chainrule.evaluation.measure import Measured, measure
 from chainrule.folder import megabytes
 from chainrule.mixtures.mix import mix
 from chainrule.networks.settings import NeuralSettings
-from chainrule.system.memory import peak_memory
+from chainrule.system.devices import peak_memory_inside
 from chainrule.system.plugins import import_object
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.ids import Encoded
@@ -57,7 +57,7 @@ class MeasuredTraining:
         began = time.perf_counter()
         settings: Any = settings_of.parse(kind.settings, entry.settings)
         kind.check(settings, self.data.device)
-        with peak_memory(self.data.device) as memory:
+        with peak_memory_inside(self.data.device) as memory:
             model: Any = kind.train(settings, self.data)
         trained = time.perf_counter() - began
         seen = model.metrics.get("tokens_seen")

@@ -1,8 +1,7 @@
 """The machine and its process: files, devices, threads, signals, and packages that add to this one.
 
 disk/         files that are written whole or not at all; locks; tables of results
-devices.py    the devices that networks compute on
-memory.py     the peak memory of a piece of work
+devices.py    the devices that networks compute on, and the peak memory of a piece of work
 parallel.py   work on all cores
 progress/     progress reports of long work, and bars that show them
 signals.py    Ctrl-C and termination

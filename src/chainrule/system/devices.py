@@ -1,14 +1,19 @@
-"""Devices: choosing one to compute on, and measuring it."""
+"""Devices: choosing one to compute on, and measuring its speed and memory."""
 
 from __future__ import annotations
 
+import mmap
 import platform
 import sys
 import textwrap
+import threading
 import time
 import warnings
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from chainrule.errors import MissingExtraError, SettingsError
@@ -16,11 +21,8 @@ from chainrule.errors import MissingExtraError, SettingsError
 IS_ARM = platform.machine().lower() in ("aarch64", "arm64")
 """Whether the CPU is an ARM one, for which some functions of torch are slower."""
 
-_PEAKS = {
-    "H200": 989e12,
-    "H100": 989e12,
-    "A100": 312e12,
-}
+_MEASURE_EVERY = 0.05  # seconds
+_PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12}
 """Dense bfloat16 operations per second according to the maker, by a word of the device's name."""
 
 
@@ -97,6 +99,42 @@ def peak_memory() -> int:
         return 0
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024
+
+
+@dataclass
+class Peak:
+    """The peak memory of a block, which is known when the block has ended; None if the system does not tell."""
+
+    megabytes: float | None = None
+
+
+@contextmanager
+def peak_memory_inside(device: str) -> Iterator[Peak]:
+    """Measure the peak memory inside the block: of the GPU if `device` is one, else of the process."""
+    peak, ended = Peak(), threading.Event()
+    if device.startswith("cuda"):
+        import torch
+
+        torch.cuda.reset_peak_memory_stats(device)
+        yield peak
+        peak.megabytes = torch.cuda.max_memory_allocated(device) / 1e6
+        return
+
+    def watch() -> None:
+        with suppress(OSError):  # a system without /proc
+            while True:
+                pages = int(Path("/proc/self/statm").read_bytes().split()[1])
+                peak.megabytes = max(pages * mmap.PAGESIZE / 1e6, peak.megabytes or 0.0)
+                if ended.wait(_MEASURE_EVERY):
+                    return
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield peak
+    finally:
+        ended.set()
+        watching.join()
 
 
 def peak_flops(device: Any) -> float | None:

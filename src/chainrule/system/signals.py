@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -75,9 +75,7 @@ class Interrupts:
             self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
@@ -86,7 +84,7 @@ class Interrupts:
         if self.received is None:
             self.received = number
             return
-        self.__exit__(None, None, None)
+        self.__exit__()
         signal.raise_signal(number)
 
 
@@ -136,9 +134,8 @@ class Termination:
         self._before: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():  # Python allows it only there
             self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._exit)
-            if (
-                signal.getsignal(signal.SIGINT) is signal.default_int_handler
-            ):  # a shell may have set it to be ignored
+            # a shell may have set SIGINT to be ignored
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._exit)
 
     def end(self) -> None:

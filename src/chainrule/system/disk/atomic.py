@@ -21,7 +21,7 @@ from typing import IO
 
 from chainrule.system.disk.locks import is_abandoned, locked, remove_abandoned
 
-PART, OLD = "part", "old"
+_PART, _OLD = ".part-", ".old-"
 _LEGACY_OLD = "-old-"  # earlier versions moved the folder that they replaced to `.NAME-old-12345678/NAME`
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux's names
@@ -67,7 +67,7 @@ def replaced_path(path: Path) -> Iterator[Path]:
     if path.is_symlink():
         path = path.resolve()  # the file that it points to is replaced, not the link
     sweep(path)
-    temporary = _temporary(path, PART)
+    temporary = _temporary(path, _PART)
     with naming(path, temporary):
         temporary.open("xb").close()
         try:
@@ -86,7 +86,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     """Yield an empty temporary folder, which takes the name of `folder` when the block ends without an error."""
     if folder.is_symlink():
         folder = folder.resolve()
-    temporary = _temporary(folder, PART)
+    temporary = _temporary(folder, _PART)
     with naming(folder, temporary):
         folder.parent.mkdir(parents=True, exist_ok=True)
         sweep(folder)
@@ -106,7 +106,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 def remove_folder(folder: Path) -> None:
     """Rename a folder and remove it, so that no part of it is ever taken for the whole."""
-    nameless = _temporary(folder, PART)
+    nameless = _temporary(folder, _PART)
     folder.rename(nameless)
     shutil.rmtree(nameless, ignore_errors=True)
 
@@ -118,7 +118,7 @@ def _put_in_place(new: Path, folder: Path) -> None:
     elif _exchange(new, folder):
         shutil.rmtree(new, ignore_errors=True)  # the old one, which has this name now
     else:
-        old = _temporary(folder, OLD)
+        old = _temporary(folder, _OLD)
         with locked(folder):  # so that no other process removes it as abandoned
             folder.rename(old)
             try:
@@ -144,19 +144,16 @@ def _exchange(one: Path, other: Path) -> bool:
 def sweep(path: Path) -> None:
     """Remove the temporary files of killed processes that wrote `path`; those of living processes stay."""
     recover(path)
-    for left in _leftovers(path, PART):
+    for left in _leftovers(path, _PART, *((_OLD, _LEGACY_OLD) if path.exists() else ())):
         remove_abandoned(left)
-    if path.exists():
-        for left in [*_leftovers(path, OLD), *_beside(path, f".{path.name}{_LEGACY_OLD}")]:
-            remove_abandoned(left)
 
 
 def recover(folder: Path) -> None:
     """Put back a folder if a process was killed while it replaced the folder, between two renames."""
     if os.path.lexists(folder):
         return
-    legacy = _beside(folder, f".{folder.name}{_LEGACY_OLD}")
-    for old in [*_leftovers(folder, OLD), *(place / folder.name for place in legacy)]:
+    legacy = _leftovers(folder, _LEGACY_OLD)
+    for old in [*_leftovers(folder, _OLD), *(place / folder.name for place in legacy)]:
         if is_abandoned(old):
             with suppress(OSError):  # another process was faster, or the folder is read-only
                 old.rename(folder)
@@ -164,20 +161,17 @@ def recover(folder: Path) -> None:
 
 
 def _temporary(path: Path, what: str) -> Path:
-    return path.with_name(f".{path.name}.{what}-{secrets.token_hex(4)}")
+    return path.with_name(f".{path.name}{what}{secrets.token_hex(4)}")
 
 
-def _leftovers(path: Path, what: str) -> list[Path]:
+def _leftovers(path: Path, *what: str) -> list[Path]:
     """Return the files and folders beside `path` that have a temporary name of it."""
-    return _beside(path, f".{path.name}.{what}-")
-
-
-def _beside(path: Path, start: str) -> list[Path]:
     try:
         names = os.listdir(path.parent)  # noqa: PTH208 (much faster than iterdir in a folder of many files)
     except OSError:
         return []
-    return [path.with_name(name) for name in names if name.startswith(start) and len(name) == len(start) + 8]
+    starts = tuple(f".{path.name}{one}" for one in what)
+    return [path.with_name(name) for name in names if name[:-8] in starts]
 
 
 def sync(path: Path) -> None:
