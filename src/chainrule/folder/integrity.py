@@ -22,6 +22,17 @@ VERIFIED = ".verified.json"
 """The file that keeps the identities of verified large files."""
 _VERIFY_UP_TO = 256 << 20  # larger files are not read each time they are loaded
 
+_FOREIGN: tuple[tuple[tuple[bytes, ...], str], ...] = (
+    ((b"<!doctype html", b"<html"), "a web page, as failed downloads leave; download the file again"),
+    ((b"version https://git-lfs",), "a git-LFS pointer, not the file itself; run `git lfs pull`"),
+    (
+        (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"),
+        "a pickle, which chainrule never loads because loading one runs its code",
+    ),
+    ((b"PK\x03\x04",), "a zip archive (torch.save writes such pickles), which chainrule never loads"),
+)
+"""How files of other formats begin, in small letters where letters do not matter, and what they are."""
+
 
 def files_in(folder: Path) -> dict[str, Any]:
     """Return the size and checksum of each file of a folder, as a manifest lists them."""
@@ -51,25 +62,20 @@ def check_file(path: Path, entry: Mapping[str, Any], verify: bool | None) -> Non
         return
     if not is_large(path):
         known = None
-    elif (known := _identity(path, entry)) == _known(path.parent).get(path.name) and verify is None:
+    elif (known := identity(path, entry)) == _known(path.parent).get(path.name) and verify is None:
         return
     if sha256(path) != entry.get("sha256"):
         raise what_it_is(path, "its checksum differs from what was written")
     if known is not None:  # the identity before reading: a change during the reading is noticed the next time
-        _remember(path, known)
+        remember(path, known)
 
 
 # -- large files that were verified -----------------------------------------------------------------------
 
 
-def remember(path: Path, entry: Mapping[str, Any]) -> None:
-    """Note that a large file is verified as it is now."""
-    _remember(path, _identity(path, entry))
-
-
-def _remember(path: Path, identity: list[Any]) -> None:
+def remember(path: Path, of_file: list[Any]) -> None:
     """Note the identity of a verified file; in a read-only folder it is not noted, and verified each time."""
-    known = {**_known(path.parent), path.name: identity}
+    known = {**_known(path.parent), path.name: of_file}
     with suppress(OSError), replaced_file(path.parent / VERIFIED) as file:
         file.write(json.dumps(known).encode())
 
@@ -87,7 +93,7 @@ def _known(folder: Path) -> dict[str, Any]:
     return known if isinstance(known, dict) else {}
 
 
-def _identity(path: Path, entry: Mapping[str, Any]) -> list[Any]:
+def identity(path: Path, entry: Mapping[str, Any]) -> list[Any]:
     """Return values that change when a file is replaced or written to, and its expected checksum."""
     found = path.stat()
     times = found.st_mtime_ns, found.st_ctime_ns
@@ -98,16 +104,7 @@ def what_it_is(path: Path, problem: str) -> FolderError:
     """Return the error for a file that is not the one that was written; it names a known foreign format."""
     with path.open("rb") as file:
         head = file.read(512)
-    start = head.lstrip().lower()
-    foreign = None
-    if start.startswith((b"<!doctype html", b"<html")):
-        foreign = "a web page, as failed downloads leave; download the file again"
-    elif head.startswith(b"version https://git-lfs"):
-        foreign = "a git-LFS pointer, not the file itself; run `git lfs pull`"
-    elif head.startswith(b"\x80") and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
-        foreign = "a pickle, which chainrule never loads because loading one runs its code"
-    elif head.startswith(b"PK\x03\x04"):
-        foreign = "a zip archive (torch.save writes such pickles), which chainrule never loads"
-    if foreign:
-        return ForeignFileError(f"{path}: this is {foreign}")
+    for starts, foreign in _FOREIGN:
+        if head.startswith(starts) or head.lstrip().lower().startswith(starts):
+            return ForeignFileError(f"{path}: this is {foreign}")
     return DamagedFileError(f"{path}: damaged: {problem}; copy the folder again, or train the model again")

@@ -17,17 +17,18 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from chainrule.errors import DamagedFileError, FolderError, ForeignFileError
-from chainrule.folder.integrity import check_file, files_in, is_large, remember, sha256, what_it_is
+from chainrule.folder.integrity import check_file, files_in, identity, is_large, remember, sha256, what_it_is
 from chainrule.folder.tensors import Tensors, map_tensors, write_tensors
 from chainrule.system.disk import naming, new_folder, recover, sweep
 from chainrule.system.disk.checksums import CHECKSUM, is_signed, signed, to_json, unsigned
 from chainrule.tokens.registry import FILE_NAME as TOKENIZER
 
+Entry = TypeVar("Entry")
 Context: TypeAlias = Literal["line", "stream"]
 """Where a sequence ends: at each line, or never (then a line end is one more token to predict)."""
 
@@ -62,23 +63,20 @@ class ModelFolder:
     @property
     def tokenizer(self) -> str:
         """The content of tokenizer.json, for a model with one tokenizer."""
-        if TEXT not in self.tokenizers:
-            raise DamagedFileError(f"{self.path}: it has no {TOKENIZER}, which the kind {self.kind!r} needs")
-        return self.tokenizers[TEXT]
+        return self._needed(self.tokenizers, TEXT, f"it has no {TOKENIZER}")
 
     def tensor(self, name: str) -> np.ndarray:
         """Return one array, still on disk."""
-        if name not in self.tensors:
-            raise DamagedFileError(
-                f"{self.path}: {TENSORS} has no array {name!r}, which the kind {self.kind!r} needs"
-            )
-        return np.asarray(self.tensors[name])
+        return np.asarray(self._needed(self.tensors, name, f"{TENSORS} has no array {name!r}"))
 
     def part(self, name: str) -> ModelFolder:
         """Return one of the models that this one is made of."""
-        if name not in self.parts:
-            raise DamagedFileError(f"{self.path}: it has no part {name!r}, which the kind {self.kind!r} needs")
-        return self.parts[name]
+        return self._needed(self.parts, name, f"it has no part {name!r}")
+
+    def _needed(self, entries: Mapping[str, Entry], name: str, missing: str) -> Entry:
+        if name not in entries:
+            raise DamagedFileError(f"{self.path}: {missing}, which the kind {self.kind!r} needs")
+        return entries[name]
 
 
 def write_folder(folder: str | Path, model: ModelFolder, *, overwrite: bool = False) -> None:
@@ -122,19 +120,19 @@ def read_folder(folder: str | Path, *, verify: bool | None = None) -> ModelFolde
     """
     folder = Path(folder)
     recover(folder)
-    for is_last in (False, True):
-        before = _identity(folder)
+    failure: Exception | None = None
+    for _ in range(2):
+        before, failure = _identity(folder), None
         try:
             content = _read_folder(folder, verify, _DEEPEST)
         except (FolderError, OSError) as error:
             if before == _identity(folder):
                 raise
-            if is_last:
-                raise FolderError(f"{folder}: it is being replaced while it is read; try again") from error
-            continue
-        if before == _identity(folder):
-            return content
-    raise FolderError(f"{folder}: it is being replaced while it is read; try again")
+            failure = error
+        else:
+            if before == _identity(folder):
+                return content
+    raise FolderError(f"{folder}: it is being replaced while it is read; try again") from failure
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
@@ -166,7 +164,7 @@ def _read_folder(folder: Path, verify: bool | None, deepest: int) -> ModelFolder
         provenance=manifest["provenance"],
         metrics=_read_metrics(folder / METRICS),
         parts={
-            name: _read_part(folder / PARTS / name, entry, verify, deepest)
+            name: _read_part(folder / PARTS / name, entry, verify, deepest - 1)
             for name, entry in manifest.get("parts", {}).items()
         },
         path=folder,
@@ -175,7 +173,7 @@ def _read_folder(folder: Path, verify: bool | None, deepest: int) -> ModelFolder
 
 
 def _read_part(folder: Path, entry: Mapping[str, Any], verify: bool | None, deepest: int) -> ModelFolder:
-    part = _read_folder(folder, verify, deepest - 1)
+    part = _read_folder(folder, verify, deepest)
     # the manifest of the part has the checksums of its files, so its own checksum covers the whole part
     if sha256(folder / MANIFEST) != entry.get("manifest_sha256"):
         raise what_it_is(folder / MANIFEST, "its checksum differs from what was written")
@@ -217,7 +215,7 @@ def _write_files(folder: Path, model: ModelFolder) -> None:
     }
     _write(folder / MANIFEST, signed(to_json(manifest, indent=2)))
     if is_large(folder / TENSORS):  # it was read a moment ago, for its checksum
-        remember(folder / TENSORS, files[TENSORS])
+        remember(folder / TENSORS, identity(folder / TENSORS, files[TENSORS]))
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -296,11 +294,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         inside = sorted(manifest.parent.name for manifest in folder.glob(f"*/{MANIFEST}"))
         hint = f", but models in it: {', '.join(inside)}" if inside else _resume_hint(folder)
         raise FolderError(f"{folder}: not a model folder: it has no {MANIFEST}{hint}")
-    content = _read_text(path)
-    try:
-        manifest = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise what_it_is(path, f"not JSON ({error})") from None
+    manifest = _read_json(path)
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ForeignFileError(f"{path}: not a manifest of chainrule (no format {FORMAT!r} in it)")
     if manifest.get("version") not in (_UNSIGNED_VERSION, VERSION):
@@ -342,13 +336,18 @@ def _is_plain_name(name: str) -> bool:
 
 
 def _read_metrics(path: Path) -> dict[str, Any]:
-    try:
-        metrics = json.loads(_read_text(path)) if path.exists() else {}
-    except (ValueError, RecursionError) as error:
-        raise what_it_is(path, f"not JSON ({error})") from None
+    metrics = _read_json(path) if path.exists() else {}
     if not isinstance(metrics, dict):
         raise DamagedFileError(f"{path}: expected an object, found {type(metrics).__name__}")
     return metrics
+
+
+def _read_json(path: Path) -> Any:
+    text = _read_text(path)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise what_it_is(path, f"not JSON ({error})") from None
 
 
 def _read_text(path: Path) -> str:
