@@ -101,10 +101,16 @@ def measure(
     keep: Callable[[np.ndarray], object] | None = None,
 ) -> Measured:
     """Measure a model on ids of its own tokenizer; `keep` is called with ln p of the tokens, piece by piece."""
+    if dynamic is None:
+        pieces = score_ids(lm, encoded.ids)
+    else:
+        from chainrule.mixtures.dynamic import dynamic_scores
+
+        pieces = dynamic_scores(lm, encoded.ids, dynamic)
     nats, impossible = 0.0, 0
     began = time.perf_counter()
     with progress.task("scoring", encoded.tokens, "tokens") as task:
-        for scores in _scores(lm, encoded.ids, dynamic):
+        for scores in pieces:
             finite = np.isfinite(scores)
             nats -= float(scores[finite].sum())
             impossible += int(len(scores) - finite.sum())
@@ -128,14 +134,6 @@ def measure(
         seconds=seconds,
         tokens_per_second=encoded.tokens / max(seconds, 1e-9),
     )
-
-
-def _scores(lm: LanguageModel, ids: np.ndarray, dynamic: Dynamic | None) -> Iterator[np.ndarray]:
-    if dynamic is None:
-        return score_ids(lm, ids)
-    from chainrule.mixtures.dynamic import dynamic_scores
-
-    return dynamic_scores(lm, ids, dynamic)
 
 
 def score_ids(lm: LanguageModel, ids: np.ndarray) -> Iterator[np.ndarray]:

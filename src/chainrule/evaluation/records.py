@@ -7,7 +7,6 @@ anew at each text file, and at each record of other files.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -109,22 +108,19 @@ def most_surprising(
     No more than `count` records are kept, so memory does not grow with the text.
     """
     corpus = as_corpus(text)
-    kept: list[tuple[float, int, ScoredRecord]] = []  # a heap, the least surprising first
+    kept: list[tuple[float, int, ScoredRecord]] = []  # the most surprising first
     seen = 0
     with progress.task("scoring", corpus.size(), "B") as task:
         for batch in score_batches(lm, corpus, per_line=per_line, workers=workers):
             surprisals = batch.surprisals(by)
-            above = np.flatnonzero(surprisals > (kept[0][0] if len(kept) == count else -math.inf))
-            candidates = np.sort(above[np.argsort(-surprisals[above], kind="stable")[:count]])
-            for index in candidates.tolist():
-                entry = float(surprisals[index]), -(seen + index)
-                if len(kept) < count:
-                    heapq.heappush(kept, (*entry, batch.record(index)))
-                elif entry > kept[0][:2]:
-                    heapq.heapreplace(kept, (*entry, batch.record(index)))
+            least = kept[-1][0] if len(kept) == count else -math.inf
+            above = np.flatnonzero(surprisals > least)
+            best = above[np.argsort(-surprisals[above], kind="stable")[:count]].tolist()
+            kept += [(float(surprisals[index]), -(seen + index), batch.record(index)) for index in best]
+            kept = sorted(kept, reverse=True)[:count]
             seen += len(surprisals)
             task.advance(len(batch.records.block))
-    return [record for *_, record in sorted(kept, reverse=True)]
+    return [record for *_, record in kept]
 
 
 def expect_lines(lm: LanguageModel) -> None:
