@@ -8,10 +8,9 @@ it takes the model, the ids that are read, and the id that is predicted, and ret
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -39,23 +38,24 @@ LONGEST = 200
 """The most steps that are looked at by default; the records grow with their square."""
 
 
-class Trace(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Trace:
     """The loss and the gradients of one prediction, with the values that were kept on the way."""
 
     nats: float
     """The loss of the target, -ln p."""
     embedding_gradient_T: np.ndarray
     """||∂L/∂e_t||, of the vector that the first layer reads at each step: how much a token matters."""
-    state_gradients: Mapping[str, np.ndarray] = MappingProxyType({})
+    state_gradients: Mapping[str, np.ndarray] = field(default_factory=dict)
     """||∂L/∂h_t|| as "h", for an LSTM also ||∂L/∂c_t|| as "c", each [L, T]. Empty if nothing is recurrent."""
-    gates: Mapping[str, list[np.ndarray]] = MappingProxyType({})
+    gates: Mapping[str, list[np.ndarray]] = field(default_factory=dict)
     """The values of gates by name, then layer: [T, H]. Empty if there are none."""
     attention_LHTT: np.ndarray | None = None
     """Attention weights of each query (the third axis) over the keys (the last axis). None without attention."""
 
 
-@dataclass(frozen=True, eq=False)
-class Diagnosis:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Diagnosis(Trace):
     """The results of `diagnose`: a `Trace` and its tokens.
 
     Step 0 reads the token that begins a text, such as <s>; step t reads the t-th token of the text.
@@ -65,25 +65,27 @@ class Diagnosis:
     """The tokens read at the T steps."""
     target: str
     """The token after them, whose loss is differentiated."""
-    nats: float
-    embedding_gradient_T: np.ndarray
-    state_gradients: Mapping[str, np.ndarray]
-    gates: Mapping[str, list[np.ndarray]]
-    attention_LHTT: np.ndarray | None
 
     def records(self) -> Iterator[dict[str, Any]]:
         """The results as flat records, for plots; gates and attention are rounded to six decimals."""
         yield {"what": "prediction", "step": len(self.tokens), "token": self.target, "nats": self.nats}
-        yield from self._gradients({"state": "embedding"}, self.embedding_gradient_T)
+        norms: list[tuple[dict[str, Any], np.ndarray]] = [({"state": "embedding"}, self.embedding_gradient_T)]
         for name, norms_LT in self.state_gradients.items():
-            for layer, norms_T in enumerate(norms_LT):
-                yield from self._gradients({"layer": layer, "state": name}, norms_T)
+            norms += [({"layer": layer, "state": name}, norms_T) for layer, norms_T in enumerate(norms_LT)]
+        for of, norms_T in norms:
+            for step, token in enumerate(self.tokens):
+                yield {"what": "gradient_norm", **of, "step": step, "token": token, "value": float(norms_T[step])}
         for name, layers in self.gates.items():
             for layer, values_TH in enumerate(layers):
-                yield from self._gate({"layer": layer, "gate": name}, values_TH)
+                for step, (token, values_H) in enumerate(zip(self.tokens, values_TH, strict=True)):
+                    place = {"layer": layer, "gate": name, "step": step, "token": token}
+                    yield {"what": "gate", **place, "mean": float(values_H.mean()), "values": _rounded(values_H)}
         if self.attention_LHTT is not None:
-            for layer, head in np.ndindex(self.attention_LHTT.shape[:2]):
-                yield from self._attention({"layer": layer, "head": head}, self.attention_LHTT[layer, head])
+            for layer, head, query in np.ndindex(self.attention_LHTT.shape[:3]):
+                place = {"layer": layer, "head": head, "query": query, "token": self.tokens[query]}
+                # keys after the query have no weight
+                weights = _rounded(self.attention_LHTT[layer, head, query, : query + 1])
+                yield {"what": "attention", **place, "weights": weights}
 
     def save(self, path: str | Path) -> None:
         """Write the records to a file as JSON, one per line."""
@@ -91,29 +93,9 @@ class Diagnosis:
             for record in self.records():
                 file.write(to_json(record).encode() + b"\n")
 
-    def _gradients(self, of: dict[str, Any], norms_T: np.ndarray) -> Iterator[dict[str, Any]]:
-        for step, token in enumerate(self.tokens):
-            yield {"what": "gradient_norm", **of, "step": step, "token": token, "value": float(norms_T[step])}
-
-    def _gate(self, of: dict[str, Any], values_TH: np.ndarray) -> Iterator[dict[str, Any]]:
-        for step, (token, values_H) in enumerate(zip(self.tokens, values_TH, strict=True)):
-            figures = {"mean": float(values_H.mean()), "values": _rounded(values_H)}
-            yield {"what": "gate", **of, "step": step, "token": token, **figures}
-
-    def _attention(self, of: dict[str, Any], weights_TT: np.ndarray) -> Iterator[dict[str, Any]]:
-        for query, token in enumerate(self.tokens):
-            # keys after the query have no weight
-            weights = _rounded(weights_TT[query, : query + 1])
-            yield {"what": "attention", **of, "query": query, "token": token, "weights": weights}
-
 
 def diagnose(
-    lm: LanguageModel,
-    text: str,
-    *,
-    token: int | None = None,
-    longest: int = LONGEST,
-    progress: Reports = False,
+    lm: LanguageModel, text: str, *, token: int | None = None, longest: int = LONGEST, progress: Reports = False
 ) -> Diagnosis:
     """Diagnose a network while it reads a text and predicts its last token, or the `token`-th.
 
@@ -138,7 +120,8 @@ def diagnose(
     ids, target = ids_and_target(lm, text, as_progress(progress), token=token, longest=most)
     read = [start_token(lm.tokenizer, lm.context), *ids]
     trace: Trace = import_object(lm.diagnosed_by)(lm, read, target)  # type: ignore[attr-defined]
-    return Diagnosis(tuple(map(lm.tokenizer.token, read)), lm.tokenizer.token(target), *trace)
+    tokens = tuple(map(lm.tokenizer.token, read))
+    return Diagnosis(**vars(trace), tokens=tokens, target=lm.tokenizer.token(target))
 
 
 def is_diagnosed(lm: LanguageModel) -> bool:
@@ -179,7 +162,11 @@ def trace_network(lm: LanguageModel, ids: list[int], target: int) -> Trace:
             if found
         },
         {
-            name: [np.concatenate([one.out_tensor for one in layer]) for layer in _by_layer(found, steps)]
+            # a layer has one module for each step
+            name: [
+                np.concatenate([one.out_tensor for one in found[first : first + steps]])
+                for first in range(0, len(found), steps)
+            ]
             for name, found in gates.items()
         },
         # heads that share keys stand in two axes of a module, here in one
@@ -210,12 +197,6 @@ def _embedded(modules: tuple[Module, ...]) -> Module:
     place = next(n for n, module in enumerate(modules) if isinstance(module, Embedding))
     first, second = modules[place : place + 2]
     return second if isinstance(second, Scale) and second.in_modules[0] is first else first
-
-
-def _by_layer(found: list[Module], steps: int) -> Iterator[list[Module]]:
-    """The modules of each layer, which has one for each step."""
-    for first in range(0, len(found), steps):
-        yield found[first : first + steps]
 
 
 def _gradient(module: Module) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,18 +25,13 @@ class Neighbour(NamedTuple):
     """The cosine of the angle between the two vectors."""
 
 
-@runtime_checkable
-class HasVectors(Protocol):
-    """A model that has a vector for each token."""
-
-    def token_vectors(self) -> np.ndarray:
-        """The vectors of all tokens, [V, D]."""
-
-
 def table_of(model: Model) -> np.ndarray:
-    """The vectors of all tokens, [V, D]; a model without a table is refused."""
-    if isinstance(model, HasVectors):
-        return model.token_vectors()
+    """The vectors of all tokens, [V, D]: those that a model offers as `token_vectors()`, or a torch network's.
+
+    A model without a table is refused.
+    """
+    if hasattr(model, "token_vectors"):
+        return np.asarray(model.token_vectors())
     if has_torch():
         from chainrule.inference.torch_model import TorchModel
 

@@ -59,26 +59,6 @@ class BackoffLine:
 
 
 @dataclass(frozen=True)
-class SumLine:
-    """A stored probability in its parts: p(w | h) = own + γ(h) p(w | h')."""
-
-    context: tuple[str, ...]
-    count: int | None
-    """c(h w); of Kneser-Ney the different tokens before h w. None if the model does not store it."""
-    total: int | None
-    types: int
-    discount: float | None
-    """D, which is subtracted from the count; None if the method has none, or the count is not known."""
-    own: float | None
-    """The part that comes from the context's own counts; None for the empty context, whose weight is not stored."""
-    weight: float | None
-    """γ(h), the weight of the shorter context."""
-    lower: float
-    """p(w | h'); below the empty context 1/V."""
-    probability: float
-
-
-@dataclass(frozen=True)
 class MixtureLine:
     """A context in the explanation of a model that mixes contexts of all lengths; the last line is 1 / V."""
 
@@ -109,8 +89,11 @@ class NgramExplanation(Explanation):
     """The equation of the smoothing method; empty for a model that was imported or mixed, or mixes contexts."""
     sums: tuple[str, ...] = ()
     """The equation with its numbers, for the context whose probability is stored and the contexts mixed into it."""
-    terms: tuple[SumLine, ...] = ()
-    """The same as numbers; empty if the method does not mix in shorter contexts."""
+    terms: tuple[dict[str, Any], ...] = ()
+    """The same as numbers: those of a `SumStep` (ngram/evidence.py), and the discount D, None if there is none.
+
+    Empty if the method does not mix in shorter contexts.
+    """
 
     @property
     def is_probability(self) -> bool:
@@ -149,8 +132,7 @@ class NgramExplanation(Explanation):
         contexts = {"contexts": [vars(line) for line in self.lines]}
         if not self.formula:
             return contexts
-        terms = [vars(line) for line in self.terms]
-        return contexts | {"formula": self.formula, "sums": list(self.sums), "terms": terms}
+        return contexts | {"formula": self.formula, "sums": list(self.sums), "terms": list(self.terms)}
 
 
 def explain_ngram(lm: NgramModel, ids: list[int], target: int, last: int, progress: Progress) -> NgramExplanation:
@@ -168,17 +150,12 @@ def explain_ngram(lm: NgramModel, ids: list[int], target: int, last: int, progre
         p = math.exp(product(steps[place:]))
         lines.append(BackoffLine(words(lm.tokenizer, step.context), step.is_seen, weight, stored, p, *counts))
     terms = [
-        SumLine(
-            words(lm.tokenizer, one.context),
-            one.count,
-            one.total,
-            one.types,
-            _discount(lm, one),
-            one.own,
-            one.weight,
-            one.lower,
-            one.probability,
-        )
+        {
+            "context": words(lm.tokenizer, one.context),
+            **{name: getattr(one, name) for name in ("count", "total", "types")},
+            "discount": _discount(lm, one),
+            **{name: getattr(one, name) for name in ("own", "weight", "lower", "probability")},
+        }
         for length, one in sorted(counted.items(), reverse=True)
         if length <= len(steps[-1].context) and smoothing in INTERPOLATED
     ]

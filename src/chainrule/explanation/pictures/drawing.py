@@ -69,7 +69,12 @@ def to_svg(graph: Graph, title: str = "") -> str:
         f'<text class="title" x="{MARGIN}" y="24">{escape(title)}</text>',
         f'<g transform="translate({aside:.1f} {_TITLE})">',
         *_steps(picture),
-        *_arrows(picture, thickness),
+        *(_arrow(way, "forward") for _, way in picture.ways),
+        *(
+            _arrow(_beside(way)[::-1], "backward", thickness(edge.gradient))
+            for edge, way in picture.ways
+            if edge.gradient is not None
+        ),
         *(line for box in picture.boxes.values() for line in _box(graph, box, thickness)),
         "</g>",
         *_legend(height - _LEGEND / 2),
@@ -86,14 +91,6 @@ def _steps(picture: Picture) -> Iterator[str]:
             yield f'<text class="step" x="{left:.1f}" y="18">step {number}</text>'
 
 
-def _arrows(picture: Picture, thickness: _Thickness) -> Iterator[str]:
-    for _, way in picture.ways:
-        yield from _arrow(way, "forward")
-    for edge, way in picture.ways:
-        if edge.gradient is not None:
-            yield from _arrow(_beside(way)[::-1], "backward", thickness(edge.gradient))
-
-
 def _box(graph: Graph, box: Box, thickness: _Thickness) -> Iterator[str]:
     """The SVG lines of a box and of the parameters beside it."""
     node, x, y = graph.nodes[box.place], box.x, box.y
@@ -103,11 +100,11 @@ def _box(graph: Graph, box: Box, thickness: _Thickness) -> Iterator[str]:
         yield _rect(px, py, width, PILL_HEIGHT, PILL_HEIGHT / 2)
         yield _text(px, py - 1, f"{parameter.symbol} {shape_text(parameter)}")
         if edge.gradient is not None:
-            yield _text(px, py + 12, _gradient_text(edge.gradient), "gradient")
+            yield _text(px, py + 12, f"{edge.gradient:.2g}", "gradient")
         yield "</g>"
-        yield from _arrow([(right, py - 2.5), (left, py - 2.5)], "forward")
+        yield _arrow([(right, py - 2.5), (left, py - 2.5)], "forward")
         if edge.gradient is not None:
-            yield from _arrow([(left, py + 2.5), (right, py + 2.5)], "backward", thickness(edge.gradient))
+            yield _arrow([(left, py + 2.5), (right, py + 2.5)], "backward", thickness(edge.gradient))
     yield f'<g class="{node.kind}">'
     yield _rect(x, y, box.width, box.height, 3 if node.kind == "module" else 0)
     first, second = box_lines(node)
@@ -117,7 +114,7 @@ def _box(graph: Graph, box: Box, thickness: _Thickness) -> Iterator[str]:
     if node.kind == "module":
         yield _text(x - 4, y - 14, shape_text(node), "shape")
         if node.gradient is not None:
-            yield _text(x + 6, y - 14, _gradient_text(node.gradient), "gradient")
+            yield _text(x + 6, y - 14, f"{node.gradient:.2g}", "gradient")
     yield "</g>"
 
 
@@ -126,14 +123,9 @@ def _text(x: float, y: float, text: str, kind: str = "") -> str:
     return f'<text{name} x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
 
 
-def _arrow(way: Sequence[Point], kind: str, width: float | None = None) -> Iterator[str]:
+def _arrow(way: Sequence[Point], kind: str, width: float | None = None) -> str:
     thick = "" if width is None else f' stroke-width="{width:.1f}"'
-    yield f'<path class="{kind}" d="{_path(way)}"{thick}/>'
-
-
-def _gradient_text(gradient: float) -> str:
-    """The norm of a gradient to two significant digits, enough to compare at a glance."""
-    return f"{gradient:.2g}"
+    return f'<path class="{kind}" d="{_path(way)}"{thick}/>'
 
 
 def _rect(x: float, y: float, width: float, height: float, rounded: float) -> str:

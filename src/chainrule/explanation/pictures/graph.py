@@ -189,13 +189,15 @@ def _steps(modules: Sequence[Module]) -> dict[Node, tuple[int, bool]]:
     applications on the path that leads to it is at step n. A node that depends on no repeated parameter, such as an
     embedding, belongs to the first step that uses it.
     """
-    # for each module, the most applications of each parameter, in one role, on any path that ends there
+    # for each module, the most applications of each parameter on any path that ends there, in one role: the type
+    # of the module that applies it, and the index of the argument
     chains: dict[Node, Counter[Any]] = {}
     for module in modules:
         chain: Counter[Any] = Counter()
         for node in module.in_modules:
             chain |= chains.get(node, Counter())  # the larger of the two counts
-        chain.update(_parameter_places(module))
+        places = enumerate(module.in_modules)
+        chain.update((node, type(module), i) for i, node in places if isinstance(node, Parameter))
         chains[module] = chain
     repeated = {place for chain in chains.values() for place, times in chain.items() if times > 1}
     steps = {
@@ -209,11 +211,6 @@ def _steps(modules: Sequence[Module]) -> dict[Node, tuple[int, bool]]:
         if node in takers and not steps.get(node, (0, False))[1]:
             steps[node] = min(steps[taker][0] for taker in takers[node]), False
     return steps
-
-
-def _parameter_places(module: Module) -> list[tuple[Node, type[Module], int]]:
-    """The parameters that a module applies, each with its role: the type of module and the argument's index."""
-    return [(node, type(module), i) for i, node in enumerate(module.in_modules) if isinstance(node, Parameter)]
 
 
 def _described(node: Node, symbols: Mapping[Node, str], step: int, is_unrolled: bool) -> GraphNode:

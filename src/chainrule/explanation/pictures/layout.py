@@ -95,10 +95,16 @@ def lay_out(graph: Graph) -> Picture:
     boxes = {place: _box(graph, place, columns[place], ranks[place]) for place in shown}
     # an input that a module takes twice is drawn as one arrow
     edges = list(dict.fromkeys(edge for edge in graph.edges if edge.giver in boxes))
+    # the column beside which an arrow passes, and True if that is at its left, for an arrow from another column
+    lanes = {
+        edge: (boxes[edge.taker].column, boxes[edge.taker].column != boxes[edge.giver].column)
+        for edge in edges
+        if boxes[edge.taker].rank != boxes[edge.giver].rank + 1
+    }
     tracks: dict[tuple[int, bool], list[int]] = defaultdict(list)
-    for edge in edges:
-        if _passes_beside(boxes, edge) and edge.giver not in tracks[_lane(boxes, edge)]:
-            tracks[_lane(boxes, edge)].append(edge.giver)
+    for edge, lane in lanes.items():
+        if edge.giver not in tracks[lane]:
+            tracks[lane].append(edge.giver)
     at, sides = 0.0, []
     for column in range(len(steps)):
         mine = [box for box in boxes.values() if box.column == column]
@@ -111,15 +117,11 @@ def lay_out(graph: Graph) -> Picture:
         at = right + _TRACK * len(tracks[column, False]) + 8 * bool(tracks[column, False])
         sides.append((left, right, at))
     bottoms, height = _stack(boxes)
-
-    def beside(edge: Edge) -> float:
-        """The x of the track of an edge: left of its column if it comes from another column, else right of it."""
-        lane = _lane(boxes, edge)
-        left, right, _ = sides[lane[0]]
-        out = MARGIN + _TRACK * tracks[lane].index(edge.giver)
-        return left - out if lane[1] else right + out
-
-    through = {edge: beside(edge) for edge in edges if _passes_beside(boxes, edge)}
+    through = {}
+    for edge, (column, is_left) in lanes.items():
+        left, right, _ = sides[column]
+        out = MARGIN + _TRACK * tracks[column, is_left].index(edge.giver)
+        through[edge] = left - out if is_left else right + out
     ports = _ports(boxes, edges, through)
     ways = [(edge, _way(boxes, edge, through.get(edge), ports[edge], bottoms)) for edge in edges]
     return Picture(at + 2 * MARGIN, height, boxes, ways, [(left, end) for left, _, end in sides])
@@ -238,15 +240,6 @@ def _apart(row: Sequence[Box], wanted: Sequence[float], weights: Sequence[float]
 
 
 # -- arrows -------------------------------------------------------------------------------------------------
-
-
-def _passes_beside(boxes: dict[int, Box], edge: Edge) -> bool:
-    return boxes[edge.taker].rank != boxes[edge.giver].rank + 1
-
-
-def _lane(boxes: dict[int, Box], edge: Edge) -> tuple[int, bool]:
-    """The column beside which an edge passes, and True if that is at its left, for an edge from another column."""
-    return boxes[edge.taker].column, boxes[edge.taker].column != boxes[edge.giver].column
 
 
 def _stack(boxes: dict[int, Box]) -> tuple[list[float], float]:

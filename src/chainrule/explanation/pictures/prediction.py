@@ -71,12 +71,7 @@ class Prediction:
     """-ln p(target | ids), recorded on the current tape, and the lecture's symbols for its nodes."""
 
     def __init__(
-        self,
-        network: TapeNetwork,
-        ids: Sequence[int],
-        target: int,
-        word: Callable[[int], str],
-        memory: Any = None,
+        self, network: TapeNetwork, ids: Sequence[int], target: int, word: Callable[[int], str], memory: Any = None
     ) -> None:
         """Compute the loss of the target after the ids, which follow `memory`, or the initial state without one.
 
@@ -125,10 +120,8 @@ class Prediction:
         h = x
         for i in range(config.layers):
             layer = subscript(i + 1) if config.layers > 1 else ""
-            W, b = (
-                self._parameter(letter + layer, f"hidden.linears.{i}.{name}")
-                for letter, name in (("W", "weight"), ("b", "bias"))
-            )
+            W = self._parameter("W" + layer, f"hidden.linears.{i}.weight")
+            b = self._parameter("b" + layer, f"hidden.linears.{i}.bias")
             # h_1 = f(W_1 x + b_1), then h_l = h_{l-1} + f(W_l h_{l-1} + b_l)
             new: Module = ACTIVATIONS[config.activation]().apply_fwd(Linear().apply_fwd(h, W, b))
             h = self._named("h" + layer, Add().apply_fwd(h, new) if i else new)
