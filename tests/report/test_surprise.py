@@ -117,4 +117,4 @@ def test_the_best_spans_are_those_that_trying_all_finds(gains: list[int], breaks
     better = np.zeros(len(gains))
     found = best_spans(better, better + np.asarray(gains, dtype=np.float64), line, count)
     assert [(span.first, span.last) for span in found] == spans_slowly(gains, line.tolist(), count)
-    assert all(span.gain == sum(gains[span.first : span.last]) for span in found)
+    assert all(span.bits_of_other - span.bits == sum(gains[span.first : span.last]) for span in found)

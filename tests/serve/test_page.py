@@ -309,7 +309,7 @@ def test_the_spans_where_models_differ_are_the_librarys(opened: Opened, server: 
         better, other = rng.exponential(5, size), rng.exponential(5, size)
         lines = np.cumsum(rng.random(size) < 0.2)
         found = page.evaluate(code, [better.tolist(), other.tolist(), lines.tolist(), 4])
-        expected = [one for one in best_spans(better, other, lines, 4) if one.gain > 0.05]
+        expected = [one for one in best_spans(better, other, lines, 4) if one.bits_of_other - one.bits > 0.05]
         assert [(one["first"], one["last"]) for one in found] == [(one.first, one.last) for one in expected]
     titles = page.locator(".spans h2").all_inner_texts()
     assert titles == ["Where ngram beats lstm most", "Where lstm beats ngram most"]

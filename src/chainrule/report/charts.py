@@ -82,15 +82,11 @@ def _chart(rows: Sequence[Mapping[str, Any]], description: str) -> Any:
     return alt.Chart(alt.InlineData(values=list(rows)), description=description, width=WIDTH, height=HEIGHT)
 
 
-def colour_of(field: str, palette: Mapping[str, str], title: str) -> Any:
+def colour_of(palette: Mapping[str, str], field: str = "model", title: str = "model") -> Any:
     """Return the encoding that gives each value of a field its colour."""
     alt = altair()
     scale = alt.Scale(domain=list(palette), range=list(palette.values()))
     return alt.Color(f"{field}:N", title=title, sort=None, scale=scale)
-
-
-def _model_colour(palette: Mapping[str, str]) -> Any:
-    return colour_of("model", palette, "model")
 
 
 def _from_lowest(field: str, title: str, **scale: Any) -> Any:
@@ -134,10 +130,10 @@ def _cost_chart(details: ComparisonDetails, cost: Cost, palette: Mapping[str, st
         rows, f"{loss_name} against {title}; the best models for their cost are at the lower {cheap}"
     ).encode(x=x, y=y)
     line = base.transform_filter("datum.frontier").mark_line(interpolate=step, strokeDash=[5, 4], color=OTHER)
-    bars = base.mark_rule(opacity=0.6).encode(y="low:Q", y2="high:Q", color=_model_colour(shown))
+    bars = base.mark_rule(opacity=0.6).encode(y="low:Q", y2="high:Q", color=colour_of(shown))
     points = base.mark_point(filled=True, opacity=0.95).encode(
         size=alt.condition("datum.frontier", alt.value(110), alt.value(45)),
-        color=_model_colour(shown),
+        color=colour_of(shown),
         tooltip=[
             alt.Tooltip("model:N"),
             alt.Tooltip("loss:Q", title=loss_name, format=".4f"),
@@ -163,7 +159,7 @@ def _training_chart(details: ComparisonDetails, palette: Mapping[str, str]) -> A
     base = _chart(rows, "Loss in bits per token against the tokens seen in training, of every network").encode(
         x=alt.X("tokens:Q", title="tokens seen", axis=alt.Axis(format="~s", tickCount=6)),
         y=_from_lowest("bits", "bits per token"),
-        color=_model_colour({str(row["model"]): palette.get(str(row["model"]), OTHER) for row in rows}),
+        color=colour_of({str(row["model"]): palette.get(str(row["model"]), OTHER) for row in rows}),
         tooltip=["model:N", "of:N", alt.Tooltip("tokens:Q", format=","), alt.Tooltip("bits:Q", format=".3f")],
     )
     dashes = alt.StrokeDash("of:N", title="loss of", scale=alt.Scale(**of, range=[[1, 0], [4, 3]]))
@@ -185,7 +181,7 @@ def _bins_chart(bins: Bins, palette: Mapping[str, str]) -> Any:
     return chart.mark_line(point=alt.OverlayMarkDef(size=30)).encode(
         x=alt.X("bin:O", title=bins.by, sort=None, axis=alt.Axis(labelAngle=0, labelOverlap="parity")),
         y=_from_lowest("bits", bins.loss),
-        color=_model_colour({name: colour for name, colour in palette.items() if name in bins.means}),
+        color=colour_of({name: colour for name, colour in palette.items() if name in bins.means}),
         tooltip=[
             "model:N",
             alt.Tooltip("bin:O", title=bins.by),
@@ -213,7 +209,7 @@ def _learning_chart(comparison: Comparison, palette: Mapping[str, str]) -> Any:
             axis=alt.Axis(format=".3~s", values=sorted({row["tokens"] for row in rows})),
         ),
         y=_from_lowest("bits", "bits per byte"),
-        color=_model_colour(learning_colours(comparison, palette)),
+        color=colour_of(learning_colours(comparison, palette)),
         tooltip=[
             "model:N",
             alt.Tooltip("part:N", title="of the training text"),
@@ -239,7 +235,7 @@ def run_charts(details: RunDetails) -> dict[str, Any]:
         charts["loss"] = chart.mark_line(point=len(losses) < 60).encode(
             x=x,
             y=_from_lowest("bits", "bits per token"),
-            color=colour_of("model", LOSSES, "loss of"),
+            color=colour_of(LOSSES, title="loss of"),
             tooltip=["model:N", "step:Q", alt.Tooltip("bits:Q", format=".4f")],
         )
     for key, (title, numbers) in _RUN_CHARTS.items():

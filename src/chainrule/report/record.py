@@ -158,11 +158,7 @@ class ComparisonDetails:
 
 
 def comparison_details(
-    folder: Path,
-    *,
-    test: Text | None = None,
-    prompts: Sequence[str] | None = None,
-    progress: Progress = SILENT,
+    folder: Path, *, test: Text | None = None, prompts: Sequence[str] | None = None, progress: Progress = SILENT
 ) -> ComparisonDetails:
     """Compute the figures of a comparison folder; with `test`, first the surprisals of every model on it."""
     comparison = read_comparison(folder)
@@ -254,11 +250,7 @@ def _surprisals(folder: Path, comparison: Comparison) -> tuple[dict[str, Surpris
 
 
 def _frequency(
-    comparison: Comparison,
-    found: dict[str, Surprisals],
-    finite: dict[str, Surprisals],
-    words: Words,
-    block: bytes,
+    comparison: Comparison, found: dict[str, Surprisals], finite: dict[str, Surprisals], words: Words, block: bytes
 ) -> Bins:
     """Group by counts in the training text if a model gives the frequency of tokens there, otherwise by rank."""
     for result in comparison.results:

@@ -22,18 +22,11 @@ _HEIGHT = 320
 def write_scaling(found: Scaling, out: Path) -> Path:
     """Write scale.html, and the charts as files in scale/; return the path of the page."""
     assert found.law is not None
-    charts = scaling_charts(found, found.law)
-    (out / "scale").mkdir(exist_ok=True)
-    for name, chart in charts.items():
-        write_pictures(chart.to_dict(), out / "scale" / name)
+    charts = {"tokens": _against_tokens(found, found.law), "budgets": _along_budgets(found, found.law)}
+    write_pictures(charts, out / "scale")
     with replaced_file(out / "scale.html") as file:
         file.write(_page(found, found.law, charts).encode(errors="replace"))
     return out / "scale.html"
-
-
-def scaling_charts(found: Scaling, law: Law) -> dict[str, Any]:
-    """Return the charts by name."""
-    return {"tokens": _against_tokens(found, law), "budgets": _along_budgets(found, law)}
 
 
 def _against_tokens(found: Scaling, law: Law) -> Any:
@@ -100,7 +93,7 @@ def _lines_and_points(
     axes = {
         "x": alt.X(f"{x[0]}:Q", title=x[1], scale=alt.Scale(type="log", nice=False), axis=counts),
         "y": alt.Y("nats:Q", title=y, scale=alt.Scale(type="log", zero=False, nice=False)),
-        "color": colour_of(by[0], colours(list(dict.fromkeys(one[by[0]] for one in points))), by[1]),
+        "color": colour_of(colours(list(dict.fromkeys(one[by[0]] for one in points))), *by),
     }
     return alt.layer(
         alt.Chart(alt.InlineData(values=lines)).mark_line(strokeWidth=1.5).encode(**axes),

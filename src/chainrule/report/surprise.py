@@ -173,11 +173,6 @@ class Span:
     """Under the better model."""
     bits_of_other: float
 
-    @property
-    def gain(self) -> float:
-        """The bits that the better model saves."""
-        return self.bits_of_other - self.bits
-
 
 def best_spans(better: Floats, other: Floats, line: Ints, count: int) -> list[Span]:
     """Return the spans of at most LONGEST_SPAN words of a line in which a model gains most over another.

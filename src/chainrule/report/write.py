@@ -55,9 +55,7 @@ class Report:
         """Write the page, the JSON record and, with `pictures`, the charts; return the path of the page."""
         stem = self.place.with_suffix("")
         if pictures and self.charts:
-            stem.mkdir(exist_ok=True)
-            for name, chart in self.charts.items():
-                write_pictures(chart.to_dict(), stem / name)
+            write_pictures(self.charts, stem)
         with replaced_file(stem.with_name(f"{stem.name}.json")) as file:
             file.write(to_json(self.record.to_json(), indent=1).encode(errors="replace") + b"\n")
         with replaced_file(self.place) as file:
@@ -65,22 +63,21 @@ class Report:
         return self.place
 
 
-def write_pictures(spec: dict[str, Any], path: Path) -> None:
-    """Write a chart as an SVG and a PNG file."""
+def write_pictures(charts: Mapping[str, Any], folder: Path) -> None:
+    """Write each chart into a folder, as an SVG and a PNG file."""
     import vl_convert
 
-    with replaced_file(path.with_name(f"{path.name}.svg")) as file:
-        file.write(vl_convert.vegalite_to_svg(spec).encode())
-    with replaced_file(path.with_name(f"{path.name}.png")) as file:
-        file.write(vl_convert.vegalite_to_png({**spec, "background": "white"}, scale=_SCALE))
+    folder.mkdir(exist_ok=True)
+    for name, chart in charts.items():
+        spec = chart.to_dict()
+        with replaced_file(folder / f"{name}.svg") as file:
+            file.write(vl_convert.vegalite_to_svg(spec).encode())
+        with replaced_file(folder / f"{name}.png") as file:
+            file.write(vl_convert.vegalite_to_png({**spec, "background": "white"}, scale=_SCALE))
 
 
 def make_report(
-    folder: str | Path,
-    *,
-    test: Text | None = None,
-    prompts: Sequence[str] | None = None,
-    progress: Reports = False,
+    folder: str | Path, *, test: Text | None = None, prompts: Sequence[str] | None = None, progress: Reports = False
 ) -> Report:
     """Make the report of a comparison folder, a run folder, or a model folder with training curves.
 
