@@ -45,15 +45,9 @@ async def score_ids(served: Served, rows: Sequence[Sequence[int]], top: int) -> 
 
 def sequences(lm: LanguageModel, ids: Sequence[int]) -> list[list[int]]:
     """Divide ids into the sequences that a model reads by themselves: lines, or all of them."""
-    if lm.context == "stream":
-        return [list(ids)] if len(ids) else []
-    lines: list[list[int]] = []
-    first = 0
-    for place, token in enumerate(ids):
-        if token == lm.tokenizer.eos:
-            lines.append(list(ids[first : place + 1]))
-            first = place + 1
-    return [*lines, list(ids[first:])] if first < len(ids) else lines
+    ids_T = np.asarray(ids, dtype=np.int64)
+    ends = np.flatnonzero((ids_T == lm.tokenizer.eos) & (lm.context == "line")) + 1
+    return [part.tolist() for part in np.split(ids_T, ends) if len(part)]
 
 
 def _alone(lm: LanguageModel, items: list[list[int]]) -> Iterator[Any]:

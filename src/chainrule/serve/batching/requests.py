@@ -38,7 +38,12 @@ class Ask:
     copy: int = 0
     """The number of the first text among those of equal prompts: each has random numbers of its own."""
     heal: bool = True
-    """Whether the prompt may stop inside a token (decode/healing.py)."""
+    """Whether a text may stop inside a token (decode/healing.py)."""
+
+    @property
+    def is_healed(self) -> bool:
+        """True if the last tokens of the prompt are chosen again."""
+        return self.heal and isinstance(self.prompt, str)
 
 
 @dataclass(frozen=True)
@@ -67,14 +72,8 @@ class Generated:
     """Why the text ended: "stop", by itself; "length", at its greatest length; None: more will come."""
 
 
-@dataclass(frozen=True)
-class Failed:
-    """The request failed."""
-
-    error: Exception
-
-
-Event: TypeAlias = Started | Generated | Failed
+Event: TypeAlias = Started | Generated | Exception
+"""An exception: the request failed."""
 
 
 class Ticket:
@@ -91,13 +90,13 @@ class Ticket:
         """Add an event; on the event loop."""
         self._events.put_nowait(event)
 
-    async def events(self) -> AsyncIterator[Event]:
+    async def events(self) -> AsyncIterator[Started | Generated]:
         """Yield the events until all texts have ended; an error of the model is raised."""
         try:
             while self.waiting:
                 event = await self._events.get()
-                if isinstance(event, Failed):
-                    raise event.error
+                if isinstance(event, Exception):
+                    raise event
                 if isinstance(event, Generated) and event.finish:
                     self.waiting -= 1
                 yield event
@@ -118,11 +117,6 @@ class Bulk:
     run: Callable[[list[Any]], Iterator[Any]]
     """Yields a result for each item, in order, and PAUSE where texts may be generated in between."""
     future: asyncio.Future[list[Any]]
-
-    @property
-    def cancelled(self) -> bool:
-        """True if nobody waits for the results any more."""
-        return self.future.cancelled()
 
     def finish(self, found: list[Any] | Exception) -> None:
         """Hand over the results, or the error; on the event loop."""

@@ -78,10 +78,6 @@ class Rows:
         self.rows = [self.rows[place] for place in places]
         self.state = self.state.select(np.asarray(places, dtype=np.int64)) if self.rows and self.state else None
 
-    def drop_cancelled(self) -> None:
-        """Drop rows that nobody waits for."""
-        self.keep([place for place, row in enumerate(self.rows) if not row.ticket.cancelled])
-
     def advance(self) -> list[tuple[Ticket, Generated]]:
         """Generate the next few tokens of each row; rows that have ended leave."""
         assert self.state is not None

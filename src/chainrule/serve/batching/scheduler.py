@@ -24,17 +24,7 @@ from chainrule.decode.generate import context_of, prompt_ids, text_only
 from chainrule.decode.healing import Respellings, draw_respellings, find_respellings
 from chainrule.decode.randomness import Uniforms
 from chainrule.serve.batching.prefixes import Prefixes
-from chainrule.serve.batching.requests import (
-    PAUSE,
-    Ask,
-    Bulk,
-    BusyError,
-    ClosingError,
-    Event,
-    Failed,
-    Started,
-    Ticket,
-)
+from chainrule.serve.batching.requests import PAUSE, Ask, Bulk, BusyError, ClosingError, Event, Started, Ticket
 from chainrule.serve.batching.rows import Pace, Row, Rows
 
 _READ_AT_ONCE = 512
@@ -157,24 +147,31 @@ class Scheduler:
                 if not ticket.cancelled:
                     taken.append(ticket)
                     room -= ticket.ask.n
-        if not taken:
-            return
-        try:
-            self._start_texts(taken)
-        except Exception as error:
-            if len(taken) == 1:
-                self._post(taken[0], Failed(error))
-                return
-            for ticket in taken:  # one bad request should not fail the others
-                try:
-                    self._start_texts([ticket])
-                except Exception as its_error:
-                    self._post(ticket, Failed(its_error))
+        for is_healed in (True, False):
+            alike = [ticket for ticket in taken if ticket.ask.is_healed == is_healed]
+            try:
+                self._start_texts(alike)
+            except Exception as error:
+                if len(alike) == 1:
+                    self._post(alike[0], error)
+                    continue
+                for ticket in alike:  # one bad request should not fail the others
+                    try:
+                        self._start_texts([ticket])
+                    except Exception as its_error:
+                        self._post(ticket, its_error)
 
     def _start_texts(self, tickets: Sequence[Ticket]) -> None:
-        """Read the prompts, and add their texts to those under way."""
+        """Read the prompts, all of which are healed or none, and add their texts to those under way."""
+        if not tickets:
+            return
         lm = LanguageModel.expect(self.model)
-        respellings, states = self._read_prompts(lm, tickets)
+        if tickets[0].ask.is_healed:
+            texts = [context_of(lm, str(ticket.ask.prompt)) for ticket in tickets]
+            states, respellings = find_respellings(lm, texts, read=self._read)
+        else:
+            respellings = [Respellings(self._ids(lm, ticket.ask)) for ticket in tickets]
+            states = self._read([found.stable for found in respellings])
         rows: list[Row] = []
         added: list[tuple[int, ...]] = []  # the tokens that spell the rest of each row's prompt
         groups: dict[Hashable, list[int]] = {}
@@ -200,27 +197,6 @@ class Scheduler:
             self._together.setdefault(key, Rows(lm, pace=self._pace)).join(
                 [rows[place] for place in places], its_state
             )
-
-    def _read_prompts(self, lm: LanguageModel, tickets: Sequence[Ticket]) -> tuple[list[Respellings], State]:
-        """Return how the end of each prompt can be spelled, and the state after the tokens before it."""
-        healed = [
-            place for place, ticket in enumerate(tickets) if isinstance(ticket.ask.prompt, str) and ticket.ask.heal
-        ]
-        plain = [place for place in range(len(tickets)) if place not in set(healed)]
-        respellings: dict[int, Respellings] = {}
-        states: list[State] = []
-        if healed:
-            texts = [context_of(lm, str(tickets[place].ask.prompt)) for place in healed]
-            state, found = find_respellings(lm, texts, read=self._read)
-            respellings |= dict(zip(healed, found, strict=True))
-            states.append(state)
-        if plain:
-            ids = [self._ids(lm, tickets[place].ask) for place in plain]
-            respellings |= {place: Respellings(some) for place, some in zip(plain, ids, strict=True)}
-            states.append(self._read(ids))
-        state = states[0] if len(states) == 1 else states[0].join(states[1])
-        back = np.argsort(np.asarray(healed + plain))
-        return [respellings[place] for place in range(len(tickets))], state.select(back)
 
     def _ids(self, lm: LanguageModel, ask: Ask) -> list[int]:
         """Return the tokens of a prompt that is not healed."""
@@ -258,14 +234,14 @@ class Scheduler:
     def _advance(self) -> None:
         """Generate the next few tokens of every text that somebody waits for."""
         for key, rows in [*self._together.items()]:
-            rows.drop_cancelled()
+            rows.keep([place for place, row in enumerate(rows.rows) if not row.ticket.cancelled])
             try:
                 for ticket, generated in rows.advance() if len(rows) else ():
                     self.tokens += len(generated.ids)
                     self._post(ticket, generated)
             except Exception as error:
                 for row in rows.rows:
-                    self._post(row.ticket, Failed(error))
+                    self._post(row.ticket, error)
                 rows.keep([])
             if not len(rows):
                 del self._together[key]
@@ -277,7 +253,7 @@ class Scheduler:
                 if not self._bulks:
                     return
                 key = self._bulks[0].key
-                together = [bulk for bulk in self._bulks if bulk.key == key and not bulk.cancelled]
+                together = [bulk for bulk in self._bulks if bulk.key == key and not bulk.future.cancelled()]
                 self._bulks = deque(bulk for bulk in self._bulks if bulk.key != key)
             if not together:
                 return
@@ -285,7 +261,7 @@ class Scheduler:
             self._under_way = together, together[0].run(items), []
         bulks, results, found = self._under_way
         try:
-            if all(bulk.cancelled for bulk in bulks):
+            if all(bulk.future.cancelled() for bulk in bulks):
                 self._under_way = None
                 return
             for result in results:
@@ -317,9 +293,9 @@ class Scheduler:
         """Fail all requests that are not finished."""
         for rows in self._together.values():
             for row in rows.rows:
-                self._post(row.ticket, Failed(error))
+                self._post(row.ticket, error)
         for ticket in self._asked:
-            self._post(ticket, Failed(error))
+            self._post(ticket, error)
         bulks = [*self._bulks, *(self._under_way[0] if self._under_way else ())]
         self._outbox += [partial(bulk.finish, error) for bulk in bulks]
         self._send()
