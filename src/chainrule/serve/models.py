@@ -43,11 +43,7 @@ class Models:
     """All models by name."""
 
     def __init__(
-        self,
-        folders: Mapping[str, Path],
-        limits: Limits | None = None,
-        device: str = "cpu",
-        dtype: str = "float32",
+        self, folders: Mapping[str, Path], limits: Limits | None = None, device: str = "cpu", dtype: str = "float32"
     ) -> None:
         if not folders:
             raise ModelError("there is nothing to serve: name the folder of a model")

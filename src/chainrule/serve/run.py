@@ -36,11 +36,7 @@ class _Protocol(HttpToolsProtocol):
         self._await_header()
 
     def _await_header(self) -> None:
-        self._deadline = self.loop.call_later(DEADLINE, self._give_up)
-
-    def _give_up(self) -> None:
-        if not self.transport.is_closing():
-            self.transport.close()
+        self._deadline = self.loop.call_later(DEADLINE, self.transport.close)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

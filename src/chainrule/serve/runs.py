@@ -13,9 +13,10 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -82,7 +83,7 @@ class Runs:
     def __init__(self, folder: Path | None) -> None:
         self.folder = None if folder is None else folder.resolve()
         self._secret = secrets.token_bytes(32)
-        self._kept: dict[tuple[object, ...], Any] = {}
+        self._kept: dict[tuple[str, str], tuple[tuple[int, ...], Any]] = {}
         self._listed: tuple[float, list[Found]] = (-math.inf, [])
         self._lock = threading.RLock()  # one chart at a time: drawing takes a whole core
 
@@ -120,7 +121,7 @@ class Runs:
         """Return the curves of a training; they are read again when there are new ones."""
         _check_size(one)
         try:
-            record: RunDetails = self._keep(("record", one.name, one.version), lambda: run_details(one.folder))
+            record: RunDetails = self._keep("record", one, lambda: run_details(one.folder))
         except ChainruleError:  # its message names the folder, which clients should not know
             raise FolderError(f"{one.name}: its curves cannot be read") from None
         return replace(record, is_going_on=one.is_going_on)
@@ -128,9 +129,7 @@ class Runs:
     def comparison(self, one: Found) -> Comparison:
         """Return the results of a comparison."""
         _check_size(one)
-        found: Comparison | None = self._keep(
-            ("comparison", one.name, one.version), lambda: read_comparison(one.folder)
-        )
+        found: Comparison | None = self._keep("comparison", one, lambda: read_comparison(one.folder))
         if found is None:
             raise FolderError(f"{one.name}: its results cannot be read")
         return found
@@ -140,55 +139,49 @@ class Runs:
         if one.what == "comparison":
             raise UnknownRunError(f"{one.name} is a comparison, which has no curve of its own; see its report")
         record = self.record(one)
-        found: str = self._keep(("chart", one.name, one.version, theme), lambda: draw(record, theme))
+        found: str = self._keep(f"{theme} chart", one, lambda: draw(record, theme))
         return found
 
-    def _keep(self, key: tuple[object, ...], make: Any) -> Any:
-        """Return the value of a key, made once; values of earlier versions of the same run are dropped."""
+    def _keep(self, what: str, one: Found, make: Callable[[], Any]) -> Any:
+        """Return what is made of a run once; what was made of an earlier version of it is dropped."""
+        version = one.version
         with self._lock:
-            if key not in self._kept:
-                made = make()
-                for old in [old for old in self._kept if old[:2] == key[:2] and old[2] != key[2]]:
-                    del self._kept[old]
-                while len(self._kept) >= MOST_KEPT:
-                    del self._kept[next(iter(self._kept))]
-                self._kept[key] = made
-            return self._kept[key]
+            kept = self._kept.pop((what, one.name), None)
+            if kept is None or kept[0] != version:
+                kept = version, make()
+            while len(self._kept) >= MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[what, one.name] = kept
+            return kept[1]
 
 
 def _search(top: Path) -> Iterator[Found]:
     """Yield all trainings and comparisons below a folder, in the order of their names; links are not followed."""
     names: set[str] = set()
-    looked = 0
-    for path, inside, files in os.walk(top):
-        folder = Path(path)
-        looked += 1
-        if looked > MOST_FOLDERS or len(names) >= MOST_RUNS:
+    for path, inside, files in islice(os.walk(top), MOST_FOLDERS):
+        if len(names) >= MOST_RUNS:
             return
+        folder = Path(path)
+        parts = folder.relative_to(top).parts
         inside[:] = sorted(one for one in inside if not one.startswith("."))
-        if len(folder.relative_to(top).parts) >= DEPTH:
+        # below a model or a run are only parts of it, or checkpoints
+        if len(parts) >= DEPTH or MANIFEST in files or METRICS in files:
             inside[:] = []
-        found = _kind_of(folder, set(files))
-        if MANIFEST in files or METRICS in files:  # below are only parts of a model, or checkpoints
-            inside[:] = []
-        if found is None:
-            continue
-        what, source = found
-        name = ":".join(folder.relative_to(top).parts) or top.name
-        if name not in names:
-            names.add(name)
-            yield Found(name, what, folder, source)
+        found = _found(":".join(parts) or top.name, folder, files)
+        if found is not None and found.name not in names:
+            names.add(found.name)
+            yield found
 
 
-def _kind_of(folder: Path, files: set[str]) -> tuple[Literal["run", "model", "comparison"], Path] | None:
+def _found(name: str, folder: Path, files: list[str]) -> Found | None:
     if RESULTS in files:
-        return "comparison", folder / RESULTS
+        return Found(name, "comparison", folder, folder / RESULTS)
     if METRICS in files:
-        return "run", folder / METRICS
-    if {MANIFEST, MODEL_METRICS} <= files:
-        found = (folder / MODEL_METRICS).stat()
-        if _has_curves(folder / MODEL_METRICS, found.st_mtime_ns, found.st_size):
-            return "model", folder / MODEL_METRICS
+        return Found(name, "run", folder, folder / METRICS)
+    if MANIFEST in files and MODEL_METRICS in files:
+        metrics = folder / MODEL_METRICS
+        if _has_curves(metrics, metrics.stat().st_mtime_ns, metrics.stat().st_size):
+            return Found(name, "model", folder, metrics)
     return None
 
 
