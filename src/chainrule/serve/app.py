@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import mimetypes
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from chainrule._version import __version__
 from chainrule.serve.api import chat, completions, inside, reading, runs, tasks, tokens
-from chainrule.serve.api.answers import add_error_handlers, answer_to, as_json, find_model, invalid_request
+from chainrule.serve.api.answers import add_error_handlers, answer_to, as_json, find_model
 from chainrule.serve.guard import Guard, Rules
 from chainrule.serve.metrics import Meters
 from chainrule.serve.models import Models, Served
@@ -139,9 +139,8 @@ class Direct:
     """
 
     def __init__(self, app: FastAPI) -> None:
-        self._app: ASGIApp = app
-        self._state = app
-        self._routes: dict[str, tuple[APIRoute, type[BaseModel], Callable[..., Awaitable[Response]]]] = {}
+        self._app = app
+        self._routes: dict[str, tuple[APIRoute, type[BaseModel]]] = {}
 
     def learn(self, routes: list[Any]) -> None:
         """Take the routes of POST whose function has a body and the request as its arguments."""
@@ -151,20 +150,18 @@ class Direct:
             kinds = [kind for name, kind in get_type_hints(route.endpoint).items() if name != "return"]
             body = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
             if body is not None:
-                self._routes[route.path] = route, body, route.endpoint
+                self._routes[route.path] = route, body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         found = self._routes.get(scope["path"]) if scope["type"] == "http" else None
         if found is None or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        route, body_class, endpoint = found
-        scope["route"], scope["app"] = route, self._state
+        route, body_class = found
+        scope["route"], scope["app"] = route, self._app
         request = Request(scope, receive)
         try:
-            response = await endpoint(body_class.model_validate_json(await request.body()), request)
-        except ValidationError as error:
-            response = invalid_request(error.errors(include_url=False))
+            response: Response = await route.endpoint(body_class.model_validate_json(await request.body()), request)
         except Exception as error:
             response = answer_to(error)
         await response(scope, receive, send)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from chainrule.errors import ChainruleError
@@ -133,7 +134,13 @@ def error_answer(error: Exception) -> tuple[int, dict[str, Any]]:
 
 
 def answer_to(error: Exception) -> JSONResponse:
-    """Answer a request that failed."""
+    """Answer a request that failed, or that has a field that is not as it should be: name the first such field."""
+    if isinstance(error, RequestValidationError | ValidationError):
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"] if part != "body")
+        message = first["msg"].removeprefix("Value error, ")
+        text = f"{where}: {message}" if where else message
+        return JSONResponse(error_body(text, "invalid_request_error", where or None), 400)
     if isinstance(error, HTTPException):
         kind = _TYPES.get(error.status_code, "invalid_request_error" if error.status_code < 500 else "server_error")
         return JSONResponse(error_body(str(error.detail), kind), error.status_code, error.headers)
@@ -143,22 +150,10 @@ def answer_to(error: Exception) -> JSONResponse:
     return JSONResponse(body, status, {"Retry-After": str(RETRY_SECONDS)} if status in (429, 503) else None)
 
 
-def invalid_request(errors: Sequence[Any]) -> JSONResponse:
-    """Answer a request with a field that is not as it should be: name the first such field."""
-    first = errors[0]
-    where = ".".join(str(part) for part in first["loc"] if part != "body")
-    message = first["msg"].removeprefix("Value error, ")
-    text = f"{where}: {message}" if where else message
-    return JSONResponse(error_body(text, "invalid_request_error", where or None), 400)
-
-
 def add_error_handlers(app: FastAPI) -> None:
     """Have every error answered in that shape."""
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        return invalid_request(error.errors())
-
     @app.exception_handler(ChainruleError)
     @app.exception_handler(HTTPException)
     @app.exception_handler(Exception)

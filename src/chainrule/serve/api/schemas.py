@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from chainrule.decode import strategies
 from chainrule.decode.strategies import Strategy
@@ -37,8 +37,6 @@ def one_by_one(given: Any) -> list[Prompt]:
 
 class Asked(BaseModel):
     """The fields of all requests."""
-
-    model_config = ConfigDict(extra="ignore", protected_namespaces=())
 
     model: str | None = None
     user: str | None = None
@@ -155,16 +153,12 @@ class CompletionRequest(Generation):
 class Part(BaseModel):
     """A part of a message."""
 
-    model_config = ConfigDict(extra="ignore")
-
     type: Literal["text", "input_text", "output_text"]
     text: Text
 
 
 class Message(BaseModel):
     """A message of a conversation."""
-
-    model_config = ConfigDict(extra="ignore")
 
     role: Annotated[str, Field(pattern="^(system|developer|user|assistant)$")]
     content: Text | Annotated[list[Part], Field(max_length=64)]
