@@ -4,7 +4,7 @@ In reading order:
 
     answers.py      what all routes share: the model, its work, answers and errors
     schemas.py      the fields of requests, and their bounds
-    texts.py        tokens as text: pieces that stream, stop sequences, ln p of each token
+    texts.py        texts under way: pieces that stream, stop sequences, ln p of each token
     completions.py  /v1/completions
     chat.py         /v1/chat/completions, /v1/responses
     tokens.py       /tokenize, /detokenize, /tokenizer_info, /v1/merges, /v1/embeddings

@@ -17,10 +17,9 @@ from fastapi.responses import Response
 
 from chainrule.contract.lm import LanguageModel
 from chainrule.serve.api.answers import as_json, event_stream, find_model, unless_gone
-from chainrule.serve.api.completions import Choice, all_of, generated, make_ask, usage
+from chainrule.serve.api.completions import Job, all_of
 from chainrule.serve.api.schemas import ChatRequest, Message, ResponseRequest
-from chainrule.serve.api.texts import TokenList
-from chainrule.serve.models import Served
+from chainrule.serve.api.texts import Choice
 
 router = APIRouter()
 
@@ -46,58 +45,48 @@ def turn_ends(lm: LanguageModel) -> tuple[str, ...]:
 async def chat_completions(body: ChatRequest, request: Request) -> Response:
     """Answer the last message of a conversation."""
     served = find_model(request, body.model)
-    prompt = conversation(served.lm, body.messages)
-    choices = [Choice(index, prompt) for index in range(body.n or 1)]
-    if body.logprobs:
-        for choice in choices:
-            choice.list_tokens(served)
-    most = body.max_completion_tokens or body.max_tokens or DEFAULT_TOKENS
-    top = (body.top_logprobs or 0) if body.logprobs else 0
-    ask = make_ask(served, prompt, body, most, body.drawn_seed(), n=len(choices), top=top, heal=not body.logprobs)
-    pieces = generated(served, choices, ask, (*body.stops, *turn_ends(served.lm)))
-    head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": served.name}
+    job = Job(
+        served,
+        body,
+        [conversation(served.lm, body.messages)],
+        body.max_completion_tokens or body.max_tokens or DEFAULT_TOKENS,
+        n=body.n or 1,
+        stops=(*body.stops, *turn_ends(served.lm)),
+        alternatives=(body.top_logprobs or 0) if body.logprobs else None,
+    )
+    pieces, head = job.pieces(), job.head("chatcmpl", f"chat.completion{'.chunk' if body.stream else ''}")
     if body.stream:
-        return event_stream(_chat_chunks(served, choices, pieces, head, body.sends_usage))
+        return event_stream(_chat_chunks(job, pieces, head, body.sends_usage))
     await unless_gone(request, all_of(pieces))
     answers = [
         {
             "index": choice.index,
             "message": {"role": "assistant", "content": _text(choice), "refusal": None},
             "logprobs": _chat_tokens(choice),
-            "finish_reason": choice.streamed.finish if choice.streamed else "stop",
+            "finish_reason": choice.finish,
         }
-        for choice in choices
+        for choice in job.choices[0]
     ]
-    counts = usage(choices[0].prompt_tokens, choices)
-    return as_json({**head, "object": "chat.completion", "choices": answers, "usage": counts})
+    return as_json({**head, "choices": answers, "usage": job.usage()})
 
 
 async def _chat_chunks(
-    served: Served,
-    choices: list[Choice],
-    pieces: AsyncIterator[tuple[Choice, str]],
-    head: dict[str, Any],
-    sends_usage: bool,
+    job: Job, pieces: AsyncIterator[tuple[Choice, str]], head: dict[str, Any], sends_usage: bool
 ) -> AsyncIterator[dict[str, Any]]:
-    head = {**head, "object": "chat.completion.chunk"}
+    def chunk(choice: Choice, delta: dict[str, Any], finish: str | None, log_probs: Any = None) -> dict[str, Any]:
+        piece = {"index": choice.index, "delta": delta, "logprobs": log_probs, "finish_reason": finish}
+        return {**head, "choices": [piece]}
 
-    def chunk(index: int, delta: dict[str, Any], finish: str | None, log_probs: Any = None) -> dict[str, Any]:
-        choice = {"index": index, "delta": delta, "logprobs": log_probs, "finish_reason": finish}
-        return {**head, "choices": [choice]}
-
-    for choice in choices:
-        yield chunk(choice.index, {"role": "assistant", "content": ""}, None)
+    for choice in job.choices[0]:
+        yield chunk(choice, {"role": "assistant", "content": ""}, None)
     async for choice, text in pieces:
-        assert choice.streamed is not None
         log_probs = _chat_tokens(choice)
-        if log_probs is not None:
-            choice.tokens = TokenList(served.lm.tokenizer)
         if text or log_probs:
-            yield chunk(choice.index, {"content": text}, None, log_probs)
-        if choice.streamed.finish:
-            yield chunk(choice.index, {}, choice.streamed.finish)
+            yield chunk(choice, {"content": text}, None, log_probs)
+        if choice.finish:
+            yield chunk(choice, {}, choice.finish)
     if sends_usage:
-        yield {**head, "choices": [], "usage": usage(choices[0].prompt_tokens, choices)}
+        yield {**head, "choices": [], "usage": job.usage()}
 
 
 def _text(choice: Choice) -> str:
@@ -113,10 +102,11 @@ def _chat_tokens(choice: Choice) -> dict[str, Any] | None:
     def described(text: str, log_prob: float) -> dict[str, Any]:
         return {"token": text, "logprob": log_prob, "bytes": list(text.encode())}
 
-    tokens, tops = choice.tokens, choice.tokens.tops or [{}] * len(choice.tokens.tokens)
+    found = choice.tokens.take()
+    tokens, tops = found["tokens"], found["top_logprobs"] or [{}] * len(found["tokens"])
     content = [
         {**described(text, log_prob), "top_logprobs": [described(other, p) for other, p in top.items()]}
-        for text, log_prob, top in zip(tokens.tokens, tokens.log_probs, tops, strict=True)
+        for text, log_prob, top in zip(tokens, found["token_logprobs"], tops, strict=True)
     ]
     return {"content": content, "refusal": None}
 
@@ -131,11 +121,9 @@ async def responses(body: ResponseRequest, request: Request) -> Response:
     messages = [Message(role="user", content=body.input)] if isinstance(body.input, str) else [*body.input]
     if body.instructions:
         messages.insert(0, Message(role="system", content=body.instructions))
-    prompt = conversation(served.lm, messages)
-    choices = [Choice(0, prompt)]
-    ask = make_ask(served, prompt, body, body.max_output_tokens or DEFAULT_TOKENS, body.drawn_seed())
-    pieces = generated(served, choices, ask, turn_ends(served.lm))
-    response = _Response(served.name, choices[0], body)
+    prompt, most = conversation(served.lm, messages), body.max_output_tokens or DEFAULT_TOKENS
+    job = Job(served, body, [prompt], most, stops=turn_ends(served.lm))
+    pieces, response = job.pieces(), _Response(job, body)
     if body.stream:
         return event_stream(response.events(pieces), named=True)
     await unless_gone(request, all_of(pieces))
@@ -145,26 +133,25 @@ async def responses(body: ResponseRequest, request: Request) -> Response:
 class _Response:
     """The answer of /v1/responses: one message of the assistant."""
 
-    def __init__(self, model: str, choice: Choice, asked: ResponseRequest) -> None:
-        self.model, self.choice, self.asked = model, choice, asked
+    def __init__(self, job: Job, asked: ResponseRequest) -> None:
+        self.job, self.choice, self.asked = job, job.choices[0][0], asked
         self.id, self.item = f"resp_{secrets.token_hex(12)}", f"msg_{secrets.token_hex(12)}"
         self.created = int(time.time())
 
     def to_json(self, status: str) -> dict[str, Any]:
         """Return the whole answer."""
-        asked, cut = self.asked, bool(self.choice.streamed and self.choice.streamed.finish == "length")
-        counts = usage(self.choice.prompt_tokens, [self.choice])
-        done = status == "completed"
+        asked, done = self.asked, status == "completed"
+        cut = done and self.choice.finish == "length"
         return {
             "id": self.id,
             "object": "response",
             "created_at": self.created,
-            "status": "incomplete" if done and cut else status,
-            "incomplete_details": {"reason": "max_output_tokens"} if done and cut else None,
+            "status": "incomplete" if cut else status,
+            "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
             "error": None,
             "instructions": asked.instructions,
             "max_output_tokens": asked.max_output_tokens,
-            "model": self.model,
+            "model": self.job.served.name,
             "output": [self._message("completed", [self._part()])] if done else [],
             "parallel_tool_calls": False,
             "tool_choice": "none",
@@ -172,15 +159,17 @@ class _Response:
             "temperature": asked.temperature,
             "top_p": asked.top_p,
             "metadata": {},
-            "usage": {
-                "input_tokens": counts["prompt_tokens"],
-                "input_tokens_details": {"cached_tokens": 0},
-                "output_tokens": counts["completion_tokens"],
-                "output_tokens_details": {"reasoning_tokens": 0},
-                "total_tokens": counts["total_tokens"],
-            }
-            if done
-            else None,
+            "usage": self._usage() if done else None,
+        }
+
+    def _usage(self) -> dict[str, Any]:
+        counts = self.job.usage()
+        return {
+            "input_tokens": counts["prompt_tokens"],
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": counts["completion_tokens"],
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": counts["total_tokens"],
         }
 
     def _message(self, status: str, content: list[Any]) -> dict[str, Any]:

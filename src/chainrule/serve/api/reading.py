@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,14 +11,14 @@ from array_api_compat import array_namespace
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from chainrule.arrays import PAD, Array, to_numpy
+from chainrule.arrays import PAD, to_numpy
 from chainrule.contract.lm import LanguageModel
 from chainrule.decode.generate import context_of, end_of, prompt_ids, text_only
 from chainrule.decode.strategies import normalised
 from chainrule.decode.top import top_k
 from chainrule.serve.api.answers import as_json, find_model, in_bulk, unless_gone
 from chainrule.serve.api.schemas import BeamRequest, NextRequest, ScoreRequest
-from chainrule.serve.api.texts import bounded, token_texts
+from chainrule.serve.api.texts import NEARBY, bounded
 from chainrule.serve.batching.requests import PAUSE
 from chainrule.serve.scoring import score_ids
 from chainrule.tokens.base import utf8
@@ -52,7 +51,7 @@ async def score(body: ScoreRequest, request: Request) -> Response:
         }
         if body.top:
             entry["rank"] = found.ranks[place]
-            nearby = ids[max(0, place - 16) : place]
+            nearby = ids[max(0, place - NEARBY) : place]
             entry["top"] = [
                 {
                     "id": other,
@@ -91,7 +90,8 @@ async def next_token(body: NextRequest, request: Request) -> Response:
         ids = prompt_ids(lm, prompt)
         ids_BT = np.asarray([ids], dtype=np.int64).reshape(1, -1)
         log_probs_BV = lm.next_log_probs(lm.extend(lm.start(1), ids_BT))
-        chosen_BV = normalised(strategy.apply(log_probs_BV, partial(_like, ids_BT, log_probs_BV)))
+        xp, device = array_namespace(log_probs_BV), log_probs_BV.device
+        chosen_BV = normalised(strategy.apply(log_probs_BV, lambda: xp.asarray(ids_BT, device=device)))
         p_V, q_V = np.exp(to_numpy(log_probs_BV)[0]), np.exp(to_numpy(chosen_BV)[0])
         tokens = [
             {
@@ -136,58 +136,45 @@ def beam_tree(lm: LanguageModel, prompt: str, width: int, steps: int) -> Iterato
     read = prompt_ids(lm, context_of(lm, prompt))
     state = lm.extend(lm.start(1), np.asarray([read], dtype=np.int64).reshape(1, -1))
     nodes: list[dict[str, Any]] = []
-    live: list[tuple[int | None, float, list[int]]] = [(None, 0.0, [])]
-    finished: list[int] = []
+    finished: list[dict[str, Any]] = []
+    live: list[tuple[dict[str, Any] | None, list[int]]] = [(None, [])]  # the last node of each, and its tokens
     for step in range(steps):
         log_probs_BV = to_numpy(lm.next_log_probs(state)).astype(np.float64)
         log_probs_BV[:, list(never)] = -math.inf
         values, tokens = map(to_numpy, top_k(log_probs_BV, min(width, log_probs_BV.shape[1])))
         found = []
-        for row, (parent, total, ids) in enumerate(live):
+        for row, (parent, ids) in enumerate(live):
+            total = 0.0 if parent is None else parent["log_prob"]
             for value, token in zip(values[row].tolist(), tokens[row].tolist(), strict=True):
                 if token == PAD or value == -math.inf:
                     continue
-                (text,) = token_texts(lm.tokenizer, [*read, *ids], [token])
-                nodes.append(
-                    {
-                        "id": len(nodes),
-                        "parent": parent,
-                        "step": step,
-                        "token": token,
-                        "text": "" if token == end else text,
-                        "log_prob": total + value,
-                        "kept": False,
-                        "finished": token == end,
-                    }
-                )
-                found.append((len(nodes) - 1, row))
-        found.sort(key=lambda one: -nodes[one[0]]["log_prob"])
-        kept = found[:width]
-        rows: list[int] = []
-        live_next: list[tuple[int | None, float, list[int]]] = []
-        for number, row in kept:
-            node = nodes[number]
+                text = lm.tokenizer.continuation([*read, *ids][-NEARBY:], [token])
+                node: dict[str, Any] = {
+                    "id": len(nodes),
+                    "parent": None if parent is None else parent["id"],
+                    "step": step,
+                    "token": token,
+                    "text": "" if token == end else text,
+                    "log_prob": total + value,
+                    "kept": False,
+                    "finished": token == end,
+                }
+                nodes.append(node)
+                found.append((node, ids, row))
+        found.sort(key=lambda one: -one[0]["log_prob"])
+        rows, live = [], []
+        for node, ids, row in found[:width]:
             node["kept"] = True
             if node["finished"]:
-                finished.append(number)
+                finished.append(node)
             else:
                 rows.append(row)
-                live_next.append((number, node["log_prob"], [*live[row][2], node["token"]]))
+                live.append((node, [*ids, node["token"]]))
         yield PAUSE
-        if not live_next or len(finished) >= width:
-            live = live_next
+        if not live or len(finished) >= width:
             break
-        last = np.asarray([ids[-1] for _, _, ids in live_next], dtype=np.int64)
-        state, live = lm.extend(state.select(np.asarray(rows)), last[:, None]), live_next
-    ends = [*finished, *(number for number, _, _ in live if number is not None)]
-    yield {"nodes": nodes, "best": sorted(ends, key=lambda number: -_mean(nodes[number]))}
-
-
-def _like(ids_BT: np.ndarray, other: Array) -> Array:
-    """Return ids in the library and on the device of another array."""
-    return array_namespace(other).asarray(ids_BT, device=other.device)
-
-
-def _mean(node: dict[str, Any]) -> float:
-    mean: float = node["log_prob"] / (node["step"] + 1)
-    return mean
+        last_BT = np.asarray([ids[-1:] for _, ids in live], dtype=np.int64)
+        state = lm.extend(state.select(np.asarray(rows)), last_BT)
+    ends = [*finished, *(node for node, _ in live if node is not None)]
+    best = sorted(ends, key=lambda node: -node["log_prob"] / (node["step"] + 1))
+    yield {"nodes": nodes, "best": [node["id"] for node in best]}

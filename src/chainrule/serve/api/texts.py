@@ -1,40 +1,130 @@
-"""Tokens as text: pieces that stream, stop sequences, and ln p of each token as clients expect it."""
+"""Texts under way: pieces that stream, stop sequences, and ln p of each token as clients expect it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 from chainrule.contract.lm import LanguageModel
 from chainrule.decode.generate import Growing
 from chainrule.decode.healing import Respellings
+from chainrule.errors import DecodingError
+from chainrule.serve.api.schemas import Prompt
 from chainrule.serve.batching.requests import Generated, Started
 from chainrule.tokens.base import Tokenizer
 
 LOWEST = -9999.0
 """Sent to clients for ln 0: JSON has no infinity."""
+Tops: TypeAlias = Sequence[tuple[int, float]]
+"""The most likely tokens at a place, and ln p of each."""
+NEARBY = 16
+"""Tokens before another one that may change the text that it adds."""
 
 
-class StreamedText:
-    """A text that is being generated, piece by piece, until it ends by itself or at a stop sequence."""
+def check_prompt(lm: LanguageModel, prompt: Prompt) -> None:
+    """Refuse tokens that a model does not have."""
+    size = lm.tokenizer.vocab_size
+    if isinstance(prompt, tuple) and any(token >= size for token in prompt):
+        raise DecodingError(f"the prompt has a token that the model does not have: tokens are below {size}")
 
-    def __init__(self, lm: LanguageModel, prompt: str, started: Started, stops: Sequence[str]) -> None:
-        self._growing = Growing(lm, prompt, Respellings(started.read, started.rest), started.ids)
-        self._stops, self._held = tuple(stops), ""
+
+def prompt_text(lm: LanguageModel, prompt: Prompt) -> str:
+    """Return a prompt as text."""
+    return prompt if isinstance(prompt, str) else lm.tokenizer.decode(prompt)
+
+
+def prompt_tokens(lm: LanguageModel, prompt: Prompt) -> list[int]:
+    """Return a prompt as tokens, all of its lines."""
+    return lm.tokenizer.encode(prompt).tolist() if isinstance(prompt, str) else list(prompt)
+
+
+def bounded(log_prob: float) -> float:
+    """Return ln p as a number that JSON has."""
+    return log_prob if math.isfinite(log_prob) else LOWEST
+
+
+class TokenList:
+    """The tokens of a text that were not sent yet, with ln p and, if `has_tops`, alternatives."""
+
+    def __init__(self, tokenizer: Tokenizer, *, has_tops: bool) -> None:
+        self._tokenizer, self._has_tops = tokenizer, has_tops
+        self._entries: list[tuple[str, float, dict[str, float], int]] = []
+        self.read: Sequence[int] = []
+        """The tokens before the next one."""
+        self.offset = 0
+        """Where the next token starts in the text."""
+
+    def add(self, ids: Sequence[int], log_probs: Sequence[float], tops: Sequence[Tops] | None) -> None:
+        """Add tokens; `tops` are the alternatives of each."""
+        for token, log_prob, some in zip(ids, log_probs, tops or [()] * len(ids), strict=True):
+            nearby = self.read[-NEARBY:]
+            text = self._tokenizer.continuation(nearby, [token])
+            self._entries.append((text, bounded(log_prob), self._named(nearby, some), self.offset))
+            self.offset += len(text)
+            self.read = [*nearby, token]
+
+    def _named(self, nearby: Sequence[int], tops: Tops) -> dict[str, float]:
+        """Return alternatives by their text; tokens that add the same text go by their names."""
+        named: dict[str, float] = {}
+        for token, log_prob in tops:
+            text = self._tokenizer.continuation(nearby, [token])
+            if not text or text in named or "\ufffd" in text:
+                text = self._tokenizer.token(token)
+            named.setdefault(text, bounded(log_prob))
+        return named
+
+    def take(self) -> dict[str, Any]:
+        """Return the tokens in the shape of /v1/completions; the list is empty after that."""
+        entries, self._entries = self._entries, []
+        texts, log_probs, tops, offsets = ([entry[field] for entry in entries] for field in range(4))
+        return {
+            "tokens": texts,
+            "token_logprobs": log_probs,
+            "top_logprobs": tops if self._has_tops else None,
+            "text_offset": offsets,
+        }
+
+
+class Choice:
+    """One text that continues a prompt, as far as it is generated: it ends by itself or at a stop sequence."""
+
+    def __init__(
+        self, lm: LanguageModel, index: int, prompt: Prompt, stops: Sequence[str], alternatives: int | None
+    ) -> None:
+        self.lm, self.index, self.prompt, self._stops = lm, index, prompt, stops
+        self._growing: Growing | None = None  # until the prompt is read
+        self._held = ""
         self.text = ""
         """The text so far."""
         self.finish: str | None = None
         """Why it ended; None while it goes on."""
-        self.tokens = 0
-        self.log_prob = 0.0
+        self.prompt_tokens = 0
+        self.new_tokens = 0
+        self._log_prob = 0.0
+        self.tokens = None if alternatives is None else TokenList(lm.tokenizer, has_tops=alternatives > 0)
+        """ln p of its tokens, where they are asked for."""
+
+    @property
+    def mean_log_prob(self) -> float:
+        """The mean ln p of its tokens."""
+        return self._log_prob / max(1, self.new_tokens)
+
+    def start(self, started: Started) -> None:
+        """Note that the prompt was read."""
+        prompt = prompt_text(self.lm, self.prompt)
+        self._growing = Growing(self.lm, prompt, Respellings(started.read, started.rest), started.ids)
+        self.prompt_tokens = started.tokens
+        if self.tokens is not None:
+            self.tokens.read, self.tokens.offset = [*started.read, *started.ids], len(prompt)
 
     def add(self, new: Generated) -> str:
         """Add tokens, and return the text to send now; the start of a possible stop sequence is held back."""
-        if self.finish is not None:
-            return ""
-        self.tokens += len(new.ids)
-        self.log_prob += sum(new.log_probs)
+        assert self._growing is not None
+        if self.tokens is not None:
+            self.tokens.add(new.ids, new.log_probs, new.tops)
+        self.new_tokens += len(new.ids)
+        self._log_prob += sum(new.log_probs)
         self._growing.waiting += new.ids
         text = self._held + self._growing.shown()
         if new.finish:
@@ -54,71 +144,3 @@ class StreamedText:
 def _overlap(text: str, stop: str) -> int:
     """Return how many characters at the end of a text may be the start of a stop sequence."""
     return next((size for size in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:size])), 0)
-
-
-def token_texts(tokenizer: Tokenizer, before: Sequence[int], ids: Sequence[int]) -> list[str]:
-    """Return the text that each token adds to those before it."""
-    every = [*before, *ids]
-    start = len(before)
-    return [
-        tokenizer.continuation(every[max(0, place - 16) : place], [every[place]])
-        for place in range(start, len(every))
-    ]
-
-
-def bounded(log_prob: float) -> float:
-    """Return ln p as a number that JSON has."""
-    return log_prob if math.isfinite(log_prob) else LOWEST
-
-
-class TokenList:
-    """Tokens with ln p and alternatives, in the shape of /v1/completions."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self.tokens: list[str] = []
-        self.log_probs: list[float] = []
-        self.tops: list[dict[str, float]] | None = None
-        self.offsets: list[int] = []
-
-    def add(
-        self,
-        before: Sequence[int],
-        ids: Sequence[int],
-        log_probs: Iterable[float],
-        tops: Sequence[Sequence[tuple[int, float]]] | None,
-        offset: int,
-    ) -> int:
-        """Add tokens that follow others and start at a place of the text; return the place after them."""
-        texts = token_texts(self._tokenizer, before, ids)
-        self.tokens += texts
-        self.log_probs += map(bounded, log_probs)
-        for text in texts:
-            self.offsets.append(offset)
-            offset += len(text)
-        if tops is not None:
-            self.tops = self.tops or []
-            every = [*before, *ids]
-            for place, some in enumerate(tops):
-                nearby = every[max(0, len(before) + place - 16) : len(before) + place]
-                self.tops.append(self._named(nearby, some))
-        return offset
-
-    def _named(self, nearby: Sequence[int], tops: Iterable[tuple[int, float]]) -> dict[str, float]:
-        """Return alternatives by their text; tokens that add the same text go by their names."""
-        named: dict[str, float] = {}
-        for token, log_prob in tops:
-            text = self._tokenizer.continuation(nearby, [token])
-            if not text or text in named or "\ufffd" in text:
-                text = self._tokenizer.token(token)
-            named.setdefault(text, bounded(log_prob))
-        return named
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields that clients know."""
-        return {
-            "tokens": self.tokens,
-            "token_logprobs": self.log_probs,
-            "top_logprobs": self.tops,
-            "text_offset": self.offsets,
-        }

@@ -14,8 +14,8 @@ from chainrule.contract.lm import offered
 from chainrule.errors import ModelError, TokenizerError
 from chainrule.folder import TEXT
 from chainrule.serve.api.answers import as_json, find_model, in_bulk
-from chainrule.serve.api.completions import check_prompt, prompt_tokens
 from chainrule.serve.api.schemas import DetokenizeRequest, EmbeddingRequest, MergesRequest, TokenizeRequest
+from chainrule.serve.api.texts import check_prompt, prompt_tokens
 from chainrule.serve.models import Served
 from chainrule.serve.scoring import sequences
 from chainrule.tokens.base import Tokenizer, utf8
@@ -116,8 +116,8 @@ async def embeddings(body: EmbeddingRequest, request: Request) -> Response:
     if offered(lm, "features") is None:
         raise ModelError(f"{served.name} has no vectors: embeddings come from networks")
     for text in body.texts:
-        check_prompt(served, text)
-    rows = [prompt_tokens(served, text) for text in body.texts]
+        check_prompt(lm, text)
+    rows = [prompt_tokens(lm, text) for text in body.texts]
     vectors = await in_bulk(request, served, "embed", rows, lambda ids: _mean_features(lm, ids))
     data = [
         {"object": "embedding", "index": index, "embedding": _encoded(vector, body.encoding_format)}
