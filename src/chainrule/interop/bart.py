@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from chainrule.errors import SettingsError
-from chainrule.interop.weights import ACTIVATIONS, Architecture, from_published, refuse, state_of, to_published
+from chainrule.interop.weights import WITH_LAYERNORM, Architecture, from_published, refuse, state_of, to_published
 from chainrule.networks.seq2seq.config import Seq2SeqSettings
 from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder
 from chainrule.networks.seq2seq.transformer import TransformerEncoderDecoder
@@ -60,15 +60,8 @@ BART = Architecture(
         "decoder.blocks.{}.cross.out.*": "model.decoder.layers.{}.encoder_attn.out_proj.*",
         "decoder.blocks.{}.cross_norm.*": "model.decoder.layers.{}.encoder_attn_layer_norm.*",
     },
-    allowed={
-        "norm": ("layernorm",),
-        "placement": ("post",),
-        "positions": ("learned", "sinusoidal", "none"),
-        "activation": tuple(ACTIVATIONS),
-        "qk_norm": (False,),
-        "embedding_norm": (True,),
-        "norm_eps": (1e-5,),  # which no configuration changes
-    },
+    # no configuration changes the ε of its norms
+    allowed={**WITH_LAYERNORM, "norm_eps": (1e-5,)},
     # what configurations of any version may say
     expected={
         "is_encoder_decoder": True,

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from chainrule.errors import SettingsError
 from chainrule.interop.weights import (
-    ACTIVATIONS,
+    USUAL_SIZES,
+    WITH_LAYERNORM,
     Architecture,
     Pair,
     even_heads,
@@ -35,13 +36,7 @@ BERT = Architecture(
     "BertForMaskedLM",
     title="BERT",
     model_type="bert",
-    sizes={
-        "max_position_embeddings": "window",
-        "hidden_size": "width",
-        "num_hidden_layers": "layers",
-        "num_attention_heads": "heads",
-        "intermediate_size": "hidden",
-    },
+    sizes=USUAL_SIZES,
     options={
         "layer_norm_eps": ("norm_eps", 1e-12),
         "hidden_dropout_prob": ("dropout", 0.1),
@@ -64,15 +59,7 @@ BERT = Architecture(
         "head.bias": _BIAS,
         "head.weight": "cls.predictions.decoder.weight",
     },
-    allowed={
-        "norm": ("layernorm",),
-        "placement": ("post",),
-        "positions": ("learned", "sinusoidal", "none"),
-        "activation": tuple(ACTIVATIONS),
-        "qk_norm": (False,),
-        "embedding_norm": (True,),
-        "head_layer": (True,),
-    },
+    allowed={**WITH_LAYERNORM, "head_layer": (True,)},
     expected={
         "is_decoder": False,
         "add_cross_attention": False,

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from chainrule.interop.weights import (
-    ACTIVATIONS,
+    WITH_LAYERNORM,
     Architecture,
     even_heads,
     expect,
@@ -45,14 +45,7 @@ GPT2 = Architecture(
         "norm.*": "transformer.ln_f.*",
         "head.weight": "lm_head.weight",
     },
-    allowed={
-        "norm": ("layernorm",),
-        "placement": ("pre",),
-        "positions": ("learned", "sinusoidal", "none"),
-        "qk_norm": (False,),
-        "activation": tuple(ACTIVATIONS),
-        "embedding_norm": (False,),
-    },
+    allowed={**WITH_LAYERNORM, "placement": ("pre",), "embedding_norm": (False,)},
     expected={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False},
     activation=("activation_function", "gelu_new"),
     unread=(".attn.bias", ".attn.masked_bias"),  # the mask of attention, which older files have

@@ -14,7 +14,15 @@ import torch
 from torch import Tensor
 
 from chainrule.errors import SettingsError
-from chainrule.interop.weights import Architecture, Pair, expect, from_published, state_of, to_published
+from chainrule.interop.weights import (
+    USUAL_SIZES,
+    Architecture,
+    Pair,
+    expect,
+    from_published,
+    state_of,
+    to_published,
+)
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer
 
@@ -22,13 +30,7 @@ LLAMA = Architecture(
     "LlamaForCausalLM",
     title="Llama",
     model_type="llama",
-    sizes={
-        "max_position_embeddings": "window",
-        "hidden_size": "width",
-        "num_hidden_layers": "layers",
-        "num_attention_heads": "heads",
-        "intermediate_size": "hidden",
-    },
+    sizes=USUAL_SIZES,
     # those of heads and rotations follow rules of their own
     options={
         "rms_norm_eps": ("norm_eps", 1e-6),

@@ -23,6 +23,23 @@ N = TypeVar("N", bound=nn.Module)
 
 ACTIVATIONS = {"gelu": "gelu_new", "gelu_erf": "gelu", "relu": "relu", "relu2": "relu2"}
 """Activations without a gate, by our names: what transformers calls them."""
+USUAL_SIZES = {
+    "max_position_embeddings": "window",
+    "hidden_size": "width",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "intermediate_size": "hidden",
+}
+"""The names of sizes in most configurations, and ours."""
+WITH_LAYERNORM: Mapping[str, Sequence[Any]] = {
+    "norm": ("layernorm",),
+    "placement": ("post",),
+    "positions": ("learned", "sinusoidal", "none"),
+    "activation": tuple(ACTIVATIONS),
+    "qk_norm": (False,),
+    "embedding_norm": (True,),
+}
+"""What BERT and BART can express, and GPT-2 with its norms in other places."""
 _OURS = {"gelu_pytorch_tanh": "gelu", **{theirs: ours for ours, theirs in ACTIVATIONS.items()}}
 
 
