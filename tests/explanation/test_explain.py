@@ -13,7 +13,7 @@ import chainrule as cr
 from chainrule.arrays import PAD, to_numpy
 from chainrule.autodiff import Tape
 from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
-from chainrule.autodiff.networks.feedforward import TapeFeedforward
+from chainrule.autodiff.networks.feedforward import TapeFeedforward, TapeHiddenLayers
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.networks.recurrent import TapeRecurrent
 from chainrule.autodiff.networks.transformer import TapeTransformer
@@ -183,8 +183,7 @@ def test_other_kinds_are_refused(corpus: Path) -> None:
 def test_a_network_of_a_plug_in_is_explained_as_it_computes(corpus: Path) -> None:
     """Without a drawing of its own, a network on the tape is drawn with all tokens at once."""
 
-    class Plugin(TapeNetwork):
-        shapes, fill = TapeFeedforward.shapes, TapeFeedforward.fill
+    class Plugin(TapeHiddenLayers):
         begin, read = TapeFeedforward.begin, TapeFeedforward.read  # type: ignore[assignment]
 
     lm = cr.train("feedforward", corpus, steps=2, order=3, embedding=4, hidden=4, engine="tape")

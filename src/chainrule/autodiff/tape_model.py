@@ -5,7 +5,7 @@ Nothing is recorded on the tape while it scores. <s> is never predicted: its log
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -77,19 +77,17 @@ class TapeModel(LanguageModel):
     # -- the contract -------------------------------------------------------------------------------------
 
     def start(self, batch_size: int) -> TapeState:
-        nothing = TapeState(self._nothing_read(batch_size), np.zeros((batch_size, 0), np.float32))
-        first_B1 = np.full((batch_size, 1), start_token(self.tokenizer, self.context))
-        return self._last(nothing, self._read(nothing, first_B1, None))
+        features = self.network.parameters.get("head.weight", self.network.table).out_tensor.shape[1]
+        nothing = TapeState(self._nothing_read(batch_size), np.zeros((batch_size, features), np.float32))
+        return self.extend(nothing, np.full((batch_size, 1), start_token(self.tokenizer, self.context)))
 
     def extend(self, state: State, ids_BT: AnyArray) -> TapeState:
         state, ids_BT, is_token_BT = self._checked(state, ids_BT)
-        return self._last(state, self._read(state, ids_BT, is_token_BT))
+        return [state, *(after for _, after in self._read(state, ids_BT, is_token_BT))][-1]
 
     def next_log_probs(self, state: State) -> Array:
         state = expect_state(state, TapeState)
-        logits_BV = self._logits(state.features_BD)
-        # ln p(x) = z_x - ln Σ e^z
-        return logits_BV - _log_sum_exp(logits_BV)[:, None]
+        return self._log_probs(state.features_BD)
 
     def score(self, ids_BT: AnyArray, state: State | None = None) -> Array:
         return self.read(self.start(len(ids_BT)) if state is None else state, ids_BT)[0]
@@ -101,7 +99,8 @@ class TapeModel(LanguageModel):
 
     def read(self, state: State, ids_BT: AnyArray) -> tuple[Array, TapeState]:
         """The scores of the ids and the state after them, from one pass: a fast path."""
-        return self._read_and_score(state, ids_BT, lambda features_BTD: None)
+        scores_BT, _, after = self.read_features(state, ids_BT)
+        return scores_BT, after
 
     def features(self, state: State) -> Array:
         """The features from which the next token of each row is predicted, [B, D]."""
@@ -109,42 +108,23 @@ class TapeModel(LanguageModel):
 
     def read_features(self, state: State, ids_BT: AnyArray) -> tuple[Array, Array, TapeState]:
         """The scores of the ids, the features that each was predicted from, [B, T, D], and the state after them."""
-        pieces = [self.features(state)[:, None][:, :0]]
-        scores_BT, after = self._read_and_score(state, ids_BT, pieces.append)
-        return scores_BT, np.concatenate(pieces, axis=1), after
+        state, ids_BT, is_token_BT = self._checked(state, ids_BT)
+        after, pieces = state, [state.features_BD[:, None][:, :0]]
+        for before_BTD, after in self._read(state, ids_BT, is_token_BT):  # noqa: B007 (the last one is returned)
+            pieces.append(before_BTD)
+        features_BTD = np.concatenate(pieces, axis=1)
+        scores_BT = self._pick(features_BTD, ids_BT)
+        return scores_BT if is_token_BT is None else np.where(is_token_BT, scores_BT, 0), features_BTD, after
 
     def predictions(self, state: State, ids_BT: AnyArray) -> Iterator[Array]:
         """The distributions before many tokens, from one pass over them: a fast path."""
         state, ids_BT, is_token_BT = self._checked(state, ids_BT)
         at_once = max(LOGITS_AT_ONCE // (self.tokenizer.vocab_size * max(len(ids_BT), 1)), 1)
-        for before_BTD, _ in self._read_before(state, ids_BT, is_token_BT):
+        for before_BTD, _ in self._read(state, ids_BT, is_token_BT):
             for first in range(0, before_BTD.shape[1], at_once):
                 some_BTD = before_BTD[:, first : first + at_once]
-                logits_NV = self._logits(some_BTD.reshape(-1, some_BTD.shape[2]))
-                log_probs_NV = logits_NV - _log_sum_exp(logits_NV)[:, None]
+                log_probs_NV = self._log_probs(some_BTD.reshape(-1, some_BTD.shape[2]))
                 yield log_probs_NV.reshape(*some_BTD.shape[:2], -1)
-
-    def _read_and_score(
-        self, state: State, ids_BT: AnyArray, keep: Callable[[Array], None]
-    ) -> tuple[Array, TapeState]:
-        """The scores of the ids and the state after them; `keep` is called with the features of each piece."""
-        state, ids_BT, is_token_BT = self._checked(state, ids_BT)
-        scores_BT = np.zeros(ids_BT.shape, np.float32)
-        place = 0
-        for before_BTD, after in self._read_before(state, ids_BT, is_token_BT):
-            end = place + before_BTD.shape[1]
-            scores_BT[:, place:end] = self._pick(before_BTD, ids_BT[:, place:end])
-            keep(before_BTD)
-            state, place = after, end
-        return scores_BT if is_token_BT is None else np.where(is_token_BT, scores_BT, 0), state
-
-    def _read_before(
-        self, state: TapeState, ids_BT: Array, is_token_BT: Array | None
-    ) -> Iterator[tuple[Array, TapeState]]:
-        """The features from which each token is predicted, those of the token before, piece by piece."""
-        for after, features_BTD in self._read(state, ids_BT, is_token_BT):
-            yield np.concatenate([state.features_BD[:, None], features_BTD[:, :-1]], axis=1), after
-            state = after
 
     # -- elsewhere ----------------------------------------------------------------------------------------
 
@@ -188,20 +168,30 @@ class TapeModel(LanguageModel):
 
     def _read(
         self, state: TapeState, ids_BT: Array, is_token_BT: Array | None
-    ) -> Iterator[tuple[TapeState, Array]]:
-        """Read the tokens piece by piece; yields the state after each piece, and its features."""
-        if self.network.window is not None:
-            yield from self._read_windows(state, ids_BT, is_token_BT)
-            return
-        size = max(TOKENS_AT_ONCE // max(len(ids_BT), 1), 1)
-        for place in range(0, ids_BT.shape[1], size):
-            piece_BT = ids_BT[:, place : place + size]
-            are_tokens_BT = None if is_token_BT is None else is_token_BT[:, place : place + size]
-            with no_grad():
-                reading = self.network.read(piece_BT, state.memory, are_tokens_BT)
-            features_BTD = reading.features.out_tensor
-            state = TapeState(reading.memory, _last_features(features_BTD, are_tokens_BT, state.features_BD))
-            yield state, features_BTD
+    ) -> Iterator[tuple[Array, TapeState]]:
+        """Read the tokens piece by piece.
+
+        Yields the features from which each token of a piece is predicted, those of the token before it, and the
+        state after the piece.
+        """
+        place = 0
+        while place < ids_BT.shape[1]:
+            memory, size = state.memory, max(TOKENS_AT_ONCE // max(len(ids_BT), 1), 1)
+            if isinstance(memory, WindowTokens):
+                memory = memory.slid(self.slide)
+                size = memory.room
+            piece = np.s_[:, place : place + size]
+            piece_BT, are_tokens_BT = ids_BT[piece], None if is_token_BT is None else is_token_BT[piece]
+            if isinstance(memory, WindowTokens):
+                features_BTD, memory = self._read_window(memory, piece_BT, are_tokens_BT)
+            else:
+                with no_grad():
+                    reading = self.network.read(piece_BT, memory, are_tokens_BT)
+                features_BTD, memory = reading.features.out_tensor, reading.memory
+            before_BTD = np.concatenate([state.features_BD[:, None], features_BTD[:, :-1]], axis=1)
+            state = TapeState(memory, _last_features(features_BTD, are_tokens_BT, state.features_BD))
+            yield before_BTD, state
+            place += size
 
     def _nothing_read(self, batch_size: int) -> Memory:
         if self.network.window is not None:
@@ -213,24 +203,14 @@ class TapeModel(LanguageModel):
         assert memory is not None  # only a network with a window may have none
         return memory
 
-    def _read_windows(
-        self, state: TapeState, ids_BT: Array, is_token_BT: Array | None
-    ) -> Iterator[tuple[TapeState, Array]]:
-        """The same as `_read`, for a network with a window, which is read again with each piece."""
-        place = 0
-        while place < ids_BT.shape[1]:
-            assert isinstance(state.memory, WindowTokens)
-            window = state.memory.slid(self.slide)
-            piece = np.s_[:, place : place + window.room]
-            piece_BT, are_tokens_BT = ids_BT[piece], None if is_token_BT is None else is_token_BT[piece]
-            places_BT = window.places(piece_BT.shape[1])
-            counts_B = piece_BT.shape[1] if are_tokens_BT is None else are_tokens_BT.sum(axis=1)
-            window = window.append(piece_BT, counts_B)
-            every_BTD = self._window_features(window.ids_BW[:, : places_BT.max(initial=0) + 1])
-            features_BTD = np.take_along_axis(every_BTD, places_BT[..., None], axis=1)
-            state = TapeState(window, _last_features(features_BTD, are_tokens_BT, state.features_BD))
-            yield state, features_BTD
-            place += piece_BT.shape[1]
+    def _read_window(
+        self, window: WindowTokens, ids_BT: Array, is_token_BT: Array | None
+    ) -> tuple[Array, WindowTokens]:
+        """The features of tokens that fit into the window, all of which is read again, and the window with them."""
+        places_BT = window.places(ids_BT.shape[1])
+        window = window.append(ids_BT, ids_BT.shape[1] if is_token_BT is None else is_token_BT.sum(axis=1))
+        every_BTD = self._window_features(window.ids_BW[:, : places_BT.max(initial=0) + 1])
+        return np.take_along_axis(every_BTD, places_BT[..., None], axis=1), window
 
     def _window_features(self, ids_BT: Array) -> Array:
         """The features of windows, a few rows at a time: attention takes memory by the square of their length."""
@@ -248,12 +228,6 @@ class TapeModel(LanguageModel):
         slides = -(-max(len(ids) - self.network.window, 0) // self.slide)
         return ids[slides * self.slide :]
 
-    @staticmethod
-    def _last(state: TapeState, pieces: Iterator[tuple[TapeState, Array]]) -> TapeState:
-        for after, _ in pieces:
-            state = after
-        return state
-
     # -- probabilities ------------------------------------------------------------------------------------
 
     def _logits(self, features_ND: Array) -> Array:
@@ -263,6 +237,11 @@ class TapeModel(LanguageModel):
         logits_NV = logits[:, : self.tokenizer.vocab_size]
         logits_NV[:, self.tokenizer.bos] = -np.inf
         return logits_NV
+
+    def _log_probs(self, features_ND: Array) -> Array:
+        logits_NV = self._logits(features_ND)
+        # ln p(x) = z_x - ln Σ e^z
+        return logits_NV - _log_sum_exp(logits_NV)[:, None]
 
     def _pick(self, features_BTD: Array, ids_BT: Array) -> Array:
         """ln p of each id; the logits are computed in pieces, since all of them might not fit into memory."""

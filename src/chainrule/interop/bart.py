@@ -5,59 +5,77 @@ The position of a token is the row of its place in the table, after two rows tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from chainrule.errors import SettingsError
-from chainrule.interop.weights import (
-    ACTIVATIONS,
-    Pair,
-    activation_of,
-    completed,
-    expect_values,
-    from_published,
-    refuse,
-    to_published,
-    whole_numbers,
-)
+from chainrule.interop.weights import WITH_LAYERNORM, Architecture, from_published, refuse, state_of, to_published
 from chainrule.networks.seq2seq.config import Seq2SeqSettings
 from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder
 from chainrule.networks.seq2seq.transformer import TransformerEncoderDecoder
 
-_TABLE, _BIAS = "model.shared.weight", "final_logits_bias"
-_UNREAD = (_BIAS, "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")
-"""The bias of the logits, which is 0, and the table under its other names."""
-_SIZES = ("d_model", "max_position_embeddings", "vocab_size")
-_SIDES = ("layers", "attention_heads", "ffn_dim")
-_OFFSET = 2
-_EPS = 1e-5  # of its norms, which no configuration changes
+_BIAS = "final_logits_bias"
 _OUTSIDE: Mapping[str, tuple[Any, ...]] = {
     "cell": ("transformer",),
     "shared": (True,),
     "tied": (True,),
     "pretrain": ("none",),
 }
-_CAN: Mapping[str, tuple[Any, ...]] = {
-    "norm": ("layernorm",),
-    "placement": ("post",),
-    "positions": ("learned", "sinusoidal", "none"),
-    "activation": tuple(ACTIVATIONS),
-    "qk_norm": (False,),
-    "embedding_norm": (True,),
-    "norm_eps": (_EPS,),
+_SIDES = ("encoder", "decoder")
+_SIZES = {"layers": "layers", "attention_heads": "heads", "ffn_dim": "hidden"}
+"""The sizes that a configuration states of each side, and that are the same for both with us."""
+_SIDE = {
+    "positions.added_TD": "embed_positions.weight",
+    "embedding_norm.*": "layernorm_embedding.*",
+    "blocks.{}.attention.qkv.*": "layers.{}.self_attn.[q|k|v]_proj.*",
+    "blocks.{}.attention.out.*": "layers.{}.self_attn.out_proj.*",
+    "blocks.{}.attention_norm.*": "layers.{}.self_attn_layer_norm.*",
+    "blocks.{}.feedforward.up.*": "layers.{}.fc1.*",
+    "blocks.{}.feedforward.out.*": "layers.{}.fc2.*",
+    "blocks.{}.feedforward_norm.*": "layers.{}.final_layer_norm.*",
 }
-_ALWAYS = {
-    "is_encoder_decoder": True,
-    "tie_word_embeddings": True,
-    "normalize_embedding": True,
-    "normalize_before": False,
-    "add_final_layer_norm": False,
-    "static_position_embeddings": False,
-}
-"""What configurations of any version may say, and no network here has otherwise."""
+"""The weights of each side."""
+BART = Architecture(
+    "BartForConditionalGeneration",
+    title="BART",
+    model_type="bart",
+    sizes={
+        "d_model": "width",
+        "max_position_embeddings": "window",
+        **{f"{side}_{theirs}": ours for side in _SIDES for theirs, ours in _SIZES.items()},
+    },
+    options={
+        "scale_embedding": ("scaled_embedding", False),
+        "dropout": ("dropout", 0.1),
+        "attention_dropout": ("attention_dropout", 0.0),
+    },
+    weights={
+        "decoder.embedding": "model.shared.weight",
+        **{f"{side}.{ours}": f"model.{side}.{theirs}" for side in _SIDES for ours, theirs in _SIDE.items()},
+        "decoder.blocks.{}.cross.q.*": "model.decoder.layers.{}.encoder_attn.q_proj.*",
+        "decoder.blocks.{}.cross.kv.*": "model.decoder.layers.{}.encoder_attn.[k|v]_proj.*",
+        "decoder.blocks.{}.cross.out.*": "model.decoder.layers.{}.encoder_attn.out_proj.*",
+        "decoder.blocks.{}.cross_norm.*": "model.decoder.layers.{}.encoder_attn_layer_norm.*",
+    },
+    # no configuration changes the ε of its norms
+    allowed={**WITH_LAYERNORM, "norm_eps": (1e-5,)},
+    # what configurations of any version may say
+    expected={
+        "is_encoder_decoder": True,
+        "tie_word_embeddings": True,
+        "normalize_embedding": True,
+        "normalize_before": False,
+        "add_final_layer_norm": False,
+        "static_position_embeddings": False,
+    },
+    activation=("activation_function", "gelu"),
+    # the bias of the logits, which is 0, and the table under its other names
+    unread=(_BIAS, "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight"),
+    skipped=2,
+)
 
 
 def to_bart_weights(
@@ -72,38 +90,22 @@ def to_bart_weights(
         refuse("BartForConditionalGeneration", found, _OUTSIDE)
     assert isinstance(network, TransformerEncoderDecoder)
     design = network.decoder.config
-    found |= {name: getattr(design, name) for name in _CAN}
-    refuse("BartForConditionalGeneration", found, {**_OUTSIDE, **_CAN})
+    found |= {name: getattr(design, name) for name in BART.allowed}
+    refuse("BartForConditionalGeneration", found, {**_OUTSIDE, **BART.allowed})
     state = {
         f"{side}.{name}": weight
         for side, half in (("encoder", network.encoder), ("decoder", network.decoder))
-        for name, weight in completed(half).items()
+        for name, weight in state_of(half).items()
     }
     # as it is: what is looked up is scaled there as well
     table_VD = network.decoder.embedding.detach().clone()
     if before is not None and network.source_start is not None:
         table_VD[before] = table_VD[network.source_start]
     state["decoder.embedding"] = table_VD
-    described: dict[str, Any] = {
-        "model_type": "bart",
-        "architectures": ["BartForConditionalGeneration"],
-        "vocab_size": rows,
-        "d_model": design.width,
-        "max_position_embeddings": design.window,
-        "activation_function": ACTIVATIONS[design.activation],
-        "scale_embedding": design.scaled_embedding,
-        "dropout": design.dropout or 0.0,
-        "attention_dropout": design.attention_dropout or 0.0,
-        "activation_dropout": design.hidden_dropout or 0.0,
-        "init_std": design.initial_std,
-        "is_encoder_decoder": True,
-        "tie_word_embeddings": True,
-    }
-    for side in ("encoder", "decoder"):
-        sizes = {"layers": design.layers, "attention_heads": design.heads, "ffn_dim": design.hidden}
-        described |= {f"{side}_{name}": size for name, size in sizes.items()}
-    weights = to_published(state, _pairs(design.layers), rows, design)
-    return {**weights, _BIAS: torch.zeros(1, rows)}, described
+    others = {"activation_dropout": design.hidden_dropout or 0.0, "init_std": design.initial_std}
+    others |= {"is_encoder_decoder": True, "tie_word_embeddings": True}
+    weights = to_published(state, BART.pairs(design), rows, design)
+    return {**weights, _BIAS: torch.zeros(1, rows)}, BART.described(design, rows, **others)
 
 
 def from_bart_weights(
@@ -113,60 +115,21 @@ def from_bart_weights(
 
     `vocab_size` may add rows; `before` is the id of the token before a source, which <s> stands for here.
     """
-    whole_numbers(described, [*_SIZES, *(f"{side}_{name}" for side in ("encoder", "decoder") for name in _SIDES)])
-    expect_values(described, "BART", _ALWAYS)
-    for name in _SIDES:
-        one, other = (described[f"{side}_{name}"] for side in ("encoder", "decoder"))
+    found = BART.settings(described)
+    for name in _SIZES:
+        one, other = (described[f"{side}_{name}"] for side in _SIDES)
         if one != other:
             raise SettingsError(f"decoder_{name} of a BART should be as encoder_{name}, {one}, not {other}")
     if _BIAS in weights and bool((weights[_BIAS] != 0).any()):
         raise SettingsError(f"{_BIAS} of a BART should be 0: an encoder-decoder here adds none to its logits")
-    settings = Seq2SeqSettings(
-        preset="bart",
-        layers=described["encoder_layers"],
-        width=described["d_model"],
-        heads=described["encoder_attention_heads"],
-        hidden=described["encoder_ffn_dim"],
-        window=described["max_position_embeddings"],
-        activation=activation_of(described.get("activation_function", "gelu"), "BART"),  # type: ignore[arg-type]
-        scaled_embedding=bool(described.get("scale_embedding", False)),
-        source_start=before is not None,
-        dropout=described.get("dropout", 0.1),
-        attention_dropout=described.get("attention_dropout", 0.0),
-        token_dropout=0.0,
-    )
+    settings = Seq2SeqSettings(preset="bart", source_start=before is not None, token_dropout=0.0, **found)
 
     def make() -> TransformerEncoderDecoder:
         return TransformerEncoderDecoder(settings, vocab_size, bos, vocab_size, shares=True)
 
-    network = from_published(
-        make, weights, list(_pairs(settings.layers)), rows=described["vocab_size"], unread=_UNREAD
-    )
+    pairs, rows = BART.pairs(settings.transformer()), described["vocab_size"]
+    network = from_published(make, weights, pairs, rows=rows, unread=BART.unread)
     if before is not None:
         with torch.no_grad():
             network.decoder.embedding[bos] = network.decoder.embedding[before]
     return network, settings
-
-
-def _pairs(layers: int) -> Iterator[Pair]:
-    yield Pair("decoder.embedding", [_TABLE], is_table=True)
-    for side in ("encoder", "decoder"):
-        yield Pair(f"{side}.positions.added_TD", [f"model.{side}.embed_positions.weight"], skipped=_OFFSET)
-        for kind in ("weight", "bias"):
-            yield Pair(f"{side}.embedding_norm.{kind}", [f"model.{side}.layernorm_embedding.{kind}"])
-            for i in range(layers):
-                yield from _block(f"{side}.blocks.{i}", f"model.{side}.layers.{i}", kind, crosses=side == "decoder")
-
-
-def _block(ours: str, theirs: str, kind: str, *, crosses: bool) -> Iterator[Pair]:
-    yield Pair(f"{ours}.attention.qkv.{kind}", [f"{theirs}.self_attn.{x}_proj.{kind}" for x in "qkv"])
-    yield Pair(f"{ours}.attention.out.{kind}", [f"{theirs}.self_attn.out_proj.{kind}"])
-    yield Pair(f"{ours}.attention_norm.{kind}", [f"{theirs}.self_attn_layer_norm.{kind}"])
-    if crosses:
-        yield Pair(f"{ours}.cross.q.{kind}", [f"{theirs}.encoder_attn.q_proj.{kind}"])
-        yield Pair(f"{ours}.cross.kv.{kind}", [f"{theirs}.encoder_attn.{x}_proj.{kind}" for x in "kv"])
-        yield Pair(f"{ours}.cross.out.{kind}", [f"{theirs}.encoder_attn.out_proj.{kind}"])
-        yield Pair(f"{ours}.cross_norm.{kind}", [f"{theirs}.encoder_attn_layer_norm.{kind}"])
-    yield Pair(f"{ours}.feedforward.up.{kind}", [f"{theirs}.fc1.{kind}"])
-    yield Pair(f"{ours}.feedforward.out.{kind}", [f"{theirs}.fc2.{kind}"])
-    yield Pair(f"{ours}.feedforward_norm.{kind}", [f"{theirs}.final_layer_norm.{kind}"])

@@ -6,7 +6,7 @@ position. <s> and [MASK], which a masked model of ours never predicts, have a lo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,65 +14,67 @@ from torch import Tensor
 
 from chainrule.errors import SettingsError
 from chainrule.interop.weights import (
-    ACTIVATIONS,
+    USUAL_SIZES,
+    WITH_LAYERNORM,
+    Architecture,
     Pair,
-    activation_of,
-    complete_norm,
-    complete_product,
-    completed,
-    described_by,
     even_heads,
     expect,
-    expect_values,
     from_published,
-    settings_of,
+    state_of,
     to_published,
-    whole_numbers,
 )
 from chainrule.networks.settings import MaskedSettings
 from chainrule.networks.transformer.masked import MaskedTransformer
 
-_SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads", "max_position_embeddings", "intermediate_size")
-_NAMES = {
-    "max_position_embeddings": "window",
-    "hidden_size": "width",
-    "num_hidden_layers": "layers",
-    "num_attention_heads": "heads",
-    "intermediate_size": "hidden",
-    "layer_norm_eps": "norm_eps",
-    "hidden_dropout_prob": "dropout",
-    "attention_probs_dropout_prob": "attention_dropout",
-    "tie_word_embeddings": "tied",
-    "initializer_range": "initial_std",
-}
-"""The settings of a BERT by their names there."""
-_DEFAULTS = {"norm_eps": 1e-12, "dropout": 0.1, "attention_dropout": 0.1, "tied": True, "initial_std": 0.02}
 NEVER = -10_000.0
 """The bias of a token that is never predicted; float16 has it as well."""
 
 _SEGMENTS = "bert.embeddings.token_type_embeddings.weight"
-_POSITIONS = "bert.embeddings.position_embeddings.weight"
 _BIAS, _BIAS_OF_PRODUCT = "cls.predictions.bias", "cls.predictions.decoder.bias"
-_CAN: Mapping[str, tuple[Any, ...]] = {
-    "norm": ("layernorm",),
-    "placement": ("post",),
-    "positions": ("learned", "sinusoidal", "none"),
-    "activation": tuple(ACTIVATIONS),
-    "qk_norm": (False,),
-    "embedding_norm": (True,),
-    "head_layer": (True,),
-}
-_UNREAD = (
-    _SEGMENTS,
-    _BIAS,
-    _BIAS_OF_PRODUCT,
-    ".position_ids",
-    "bert.pooler.dense.weight",
-    "bert.pooler.dense.bias",
-    "cls.seq_relationship.weight",
-    "cls.seq_relationship.bias",
+BERT = Architecture(
+    "BertForMaskedLM",
+    title="BERT",
+    model_type="bert",
+    sizes=USUAL_SIZES,
+    options={
+        "layer_norm_eps": ("norm_eps", 1e-12),
+        "hidden_dropout_prob": ("dropout", 0.1),
+        "attention_probs_dropout_prob": ("attention_dropout", 0.1),
+        "tie_word_embeddings": ("tied", True),
+        "initializer_range": ("initial_std", 0.02),
+    },
+    weights={
+        "encoder.embedding": "bert.embeddings.word_embeddings.weight",
+        "encoder.positions.added_TD": "bert.embeddings.position_embeddings.weight",
+        "encoder.embedding_norm.*": "bert.embeddings.LayerNorm.*",
+        "encoder.blocks.{}.attention.qkv.*": "bert.encoder.layer.{}.attention.self.[query|key|value].*",
+        "encoder.blocks.{}.attention.out.*": "bert.encoder.layer.{}.attention.output.dense.*",
+        "encoder.blocks.{}.attention_norm.*": "bert.encoder.layer.{}.attention.output.LayerNorm.*",
+        "encoder.blocks.{}.feedforward.up.*": "bert.encoder.layer.{}.intermediate.dense.*",
+        "encoder.blocks.{}.feedforward.out.*": "bert.encoder.layer.{}.output.dense.*",
+        "encoder.blocks.{}.feedforward_norm.*": "bert.encoder.layer.{}.output.LayerNorm.*",
+        "head_layer.dense.*": "cls.predictions.transform.dense.*",
+        "head_layer.norm.*": "cls.predictions.transform.LayerNorm.*",
+        "head.bias": _BIAS,
+        "head.weight": "cls.predictions.decoder.weight",
+    },
+    allowed={**WITH_LAYERNORM, "head_layer": (True,)},
+    expected={
+        "is_decoder": False,
+        "add_cross_attention": False,
+        "position_embedding_type": "absolute",
+        "embedding_size": None,
+    },
+    activation=("hidden_act", "gelu"),
+    unread=(
+        # read by themselves
+        *(_SEGMENTS, _BIAS, _BIAS_OF_PRODUCT),
+        # positions, which are counted, and the classifier of pairs of sentences
+        *(".position_ids", "bert.pooler.dense.weight", "bert.pooler.dense.bias"),
+        *("cls.seq_relationship.weight", "cls.seq_relationship.bias"),
+    ),
 )
-"""Segments and biases, read by themselves; positions, which are counted; the classifier of pairs of sentences."""
 
 
 def to_bert_weights(
@@ -83,24 +85,17 @@ def to_bert_weights(
     `mask` is the id of [MASK] there, which follows the vocabulary here; the tokens of `never` are not predicted.
     """
     config = network.config
-    expect(config, "BertForMaskedLM", {**_CAN, **even_heads(config)})
-    state = _completed(network)
+    expect(config, "BertForMaskedLM", {**BERT.allowed, **even_heads(config)})
+    state = {name: weight.detach() for name, weight in network.state_dict().items()}
+    state |= {f"encoder.{name}": weight for name, weight in state_of(network.encoder).items()}
     state["encoder.embedding"] = state["encoder.embedding"].clone()
     state["encoder.embedding"][mask] = state["encoder.embedding"][network.head.vocab_size]
     state["head.bias"] = state["head.bias"].clone()
     state["head.bias"][list(never)] = NEVER
-    described = {
-        "model_type": "bert",
-        "architectures": ["BertForMaskedLM"],
-        "vocab_size": rows,
-        "hidden_act": ACTIVATIONS[config.activation],
-        "type_vocab_size": 2,
-        **described_by(config, _NAMES),
-    }
-    weights = to_published(state, _pairs(config), rows, config)
+    weights = to_published(state, BERT.pairs(config), rows, config)
     weights[_SEGMENTS] = torch.zeros(2, config.width)
     weights[_BIAS_OF_PRODUCT] = weights[_BIAS].clone()
-    return weights, described
+    return weights, BERT.described(config, rows, type_vocab_size=2)
 
 
 def from_bert_weights(
@@ -110,22 +105,10 @@ def from_bert_weights(
 
     `vocab_size` may add rows; those of [MASK] follow.
     """
-    whole_numbers(described, _SIZES)
-    expect_values(described, "BERT", {"is_decoder": False, "add_cross_attention": False})
-    expect_values(described, "BERT", {"position_embedding_type": "absolute", "embedding_size": None})
-    activation = activation_of(described.get("hidden_act", "gelu"), "BERT")
-    settings = settings_of(described, _NAMES, _DEFAULTS)
-    config = MaskedSettings(
-        preset="bert",
-        activation=activation,  # type: ignore[arg-type]
-        hidden_dropout=0.0,
-        token_dropout=0.0,
-        **settings,
-    )
-    pairs = [_as_named(pair, weights) for pair in _pairs(config)]
-    unread = [*_UNREAD, *(["cls.predictions.decoder.weight"] if config.tied else [])]
+    config = MaskedSettings(preset="bert", hidden_dropout=0.0, token_dropout=0.0, **BERT.settings(described))
+    pairs, rows = [_as_named(pair, weights) for pair in BERT.pairs(config)], described["vocab_size"]
     network = from_published(
-        lambda: MaskedTransformer(config, vocab_size), weights, pairs, rows=described["vocab_size"], unread=unread
+        lambda: MaskedTransformer(config, vocab_size), weights, pairs, rows=rows, unread=BERT.unread
     )
     segments = weights.get(_SEGMENTS)
     with torch.no_grad():
@@ -149,31 +132,3 @@ def _as_named(pair: Pair, weights: Mapping[str, Tensor]) -> Pair:
         if name not in weights and early in weights:
             names[number] = early
     return pair._replace(theirs=names)
-
-
-def _completed(network: MaskedTransformer) -> dict[str, Tensor]:
-    state = {name: weight.detach() for name, weight in network.state_dict().items()}
-    complete_product(state, "head_layer.dense.weight")
-    complete_norm(state, "head_layer.norm", network.config.width)
-    return state | {f"encoder.{name}": weight for name, weight in completed(network.encoder).items()}
-
-
-def _pairs(config: MaskedSettings) -> Iterator[Pair]:
-    yield Pair("encoder.embedding", ["bert.embeddings.word_embeddings.weight"], is_table=True)
-    yield Pair("encoder.positions.added_TD", [_POSITIONS])
-    for kind in ("weight", "bias"):
-        yield Pair(f"encoder.embedding_norm.{kind}", [f"bert.embeddings.LayerNorm.{kind}"])
-        for i in range(config.layers):
-            ours, theirs = f"encoder.blocks.{i}", f"bert.encoder.layer.{i}"
-            heads = [f"{theirs}.attention.self.{part}.{kind}" for part in ("query", "key", "value")]
-            yield Pair(f"{ours}.attention.qkv.{kind}", heads)
-            yield Pair(f"{ours}.attention.out.{kind}", [f"{theirs}.attention.output.dense.{kind}"])
-            yield Pair(f"{ours}.attention_norm.{kind}", [f"{theirs}.attention.output.LayerNorm.{kind}"])
-            yield Pair(f"{ours}.feedforward.up.{kind}", [f"{theirs}.intermediate.dense.{kind}"])
-            yield Pair(f"{ours}.feedforward.out.{kind}", [f"{theirs}.output.dense.{kind}"])
-            yield Pair(f"{ours}.feedforward_norm.{kind}", [f"{theirs}.output.LayerNorm.{kind}"])
-        yield Pair(f"head_layer.dense.{kind}", [f"cls.predictions.transform.dense.{kind}"])
-        yield Pair(f"head_layer.norm.{kind}", [f"cls.predictions.transform.LayerNorm.{kind}"])
-    yield Pair("head.bias", [_BIAS], is_table=True)
-    if not config.tied:
-        yield Pair("head.weight", ["cls.predictions.decoder.weight"], is_table=True)

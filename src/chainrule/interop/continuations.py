@@ -153,14 +153,10 @@ def write_until(
         for row, tokens in zip(piece.rows, piece.tokens, strict=True):
             growing[row].waiting += tokens
             texts[row] += growing[row].shown()
-        if all(_stopped(texts[row], stops) for row in piece.active):
+        if all(any(stop in texts[row] for stop in stops) for row in piece.active):
             break
     texts = [text + one.rest() for text, one in zip(texts, growing, strict=True)]
     return [_before(text, stops) for text in texts]
-
-
-def _stopped(text: str, stops: Sequence[str]) -> bool:
-    return any(stop in text for stop in stops)
 
 
 def _before(text: str, stops: Sequence[str]) -> str:

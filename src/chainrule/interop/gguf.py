@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,7 +17,7 @@ from chainrule.inference.neural_model import NeuralModel
 from chainrule.interop.huggingface import as_model, decoder
 from chainrule.interop.llama import from_llama_weights, to_llama_weights, to_qwen3_weights
 from chainrule.interop.llama2c import halves
-from chainrule.interop.vocabularies.definitions import added_token, bpe, byte_level, definition_of
+from chainrule.interop.vocabularies.definitions import added_token, bpe, byte_level, definition_of, made
 from chainrule.interop.weights import expect
 from chainrule.networks.transformer.decoder import Transformer
 from chainrule.system.disk.atomic import replaced_path
@@ -26,11 +25,12 @@ from chainrule.tokens.published import PublishedTokenizer
 from chainrule.tokens.subwords.library import byte_characters
 from chainrule.tokens.subwords.tokenizer import SubwordTokenizer
 
-MAGIC = b"GGUF"
-NAMES = {
+_OUTSIDE = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
     "lm_head.weight": "output.weight",
+}
+_BLOCK = {
     "input_layernorm": "attn_norm",
     "post_attention_layernorm": "ffn_norm",
     "self_attn.q_proj": "attn_q",
@@ -72,8 +72,9 @@ def write_gguf(model: Model, path: str | Path) -> str:
         writer = gguf.GGUFWriter(temporary, architecture)
         _add_sizes(writer, described)
         _add_tokenizer(writer, tokenizer, lm)
+        names = _names(described)
         for name, weight in weights.items():
-            writer.add_tensor(_their_name(name), _their_order(name, weight.numpy(), described))
+            writer.add_tensor(names[name], _their_order(name, weight.numpy(), described))
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
@@ -96,12 +97,15 @@ def _add_sizes(writer: Any, described: dict[str, Any]) -> None:
     writer.add_vocab_size(described["vocab_size"])
 
 
-def _their_name(name: str) -> str:
-    if name in NAMES:
-        return NAMES[name]
-    found = re.fullmatch(r"model\.layers\.(\d+)\.(.+)\.weight", name)
-    assert found is not None, name
-    return f"blk.{found[1]}.{NAMES[found[2]]}.weight"
+def _names(described: dict[str, Any]) -> dict[str, str]:
+    """The names of a Llama's weights: those of transformers, and llama.cpp's."""
+    layers = range(described["num_hidden_layers"])
+    of_blocks = {
+        f"model.layers.{i}.{ours}.weight": f"blk.{i}.{theirs}.weight"
+        for i in layers
+        for ours, theirs in _BLOCK.items()
+    }
+    return {**_OUTSIDE, **of_blocks}
 
 
 def _their_order(name: str, array: np.ndarray, described: dict[str, Any]) -> np.ndarray:
@@ -147,64 +151,48 @@ def load(path: str | Path, *, context: Context = "stream") -> NeuralModel:
         reader = gguf.GGUFReader(path)
     except (ValueError, IndexError, KeyError, OSError, TypeError) as error:
         raise ForeignFileError(f"{path}: not a GGUF file that can be read: {error}") from None
-    value = _values(reader)
-    architecture = value("general.architecture")
+    values = {name: field.contents() for name, field in reader.fields.items()}
+    architecture = values.get("general.architecture")
     if architecture != "llama":
         raise ForeignFileError(f"{path}: the architecture {architecture!r} of this GGUF file is not llama")
-    kind, pattern = value("tokenizer.ggml.model"), value("tokenizer.ggml.pre")
+    kind, pattern = values.get("tokenizer.ggml.model"), values.get("tokenizer.ggml.pre")
     if kind != "gpt2" or pattern not in ("gpt-2", None):
         raise ForeignFileError(f"{path}: its tokenizer is {kind} {pattern or ''}, not gpt2 with the pattern gpt-2")
-    described, weights = _described(path, value), {}
-    back = {theirs: ours for ours, theirs in NAMES.items()}
+    described, weights = _described(path, values), {}
+    names = {theirs: ours for ours, theirs in _names(described).items()}
     for tensor in reader.tensors:
         if tensor.tensor_type.name not in ("F32", "F16"):
             raise ForeignFileError(f"{path}: {tensor.name} is {tensor.tensor_type.name}, not F32 or F16")
-        name = _our_name(tensor.name, back)
+        name = names.get(tensor.name, tensor.name)
         weights[name] = _our_order(name, torch.from_numpy(np.array(tensor.data)).float(), described)
-    described["vocab_size"] = len(_required(path, value, "tokenizer.ggml.tokens"))
+    described["vocab_size"] = len(_required(path, values, "tokenizer.ggml.tokens"))
     described["tie_word_embeddings"] = "lm_head.weight" not in weights
-    tokenizer = _tokenizer(path, value)
+    tokenizer = _tokenizer(path, values)
     try:
         network = from_llama_weights(weights, described, tokenizer.bos, tokenizer.vocab_size)
     except SettingsError as error:
         raise ForeignFileError(f"{path}: {error}") from None
-    return as_model(network, tokenizer, context, {"from": path.name, "architecture": "gguf llama"})
+    return as_model(network, tokenizer, context, path, "gguf llama")
 
 
-def _values(reader: Any) -> Any:
-    def value(name: str) -> Any:
-        field = reader.get_field(name)
-        return None if field is None else field.contents()
-
-    return value
-
-
-def _required(path: Path, value: Any, name: str) -> Any:
-    found = value(name)
-    if found is None:
+def _required(path: Path, values: dict[str, Any], name: str) -> Any:
+    if name not in values:
         raise ForeignFileError(f"{path}: this GGUF file does not say {name}")
-    return found
+    return values[name]
 
 
-def _described(path: Path, value: Any) -> dict[str, Any]:
-    heads = _required(path, value, "llama.attention.head_count")
+def _described(path: Path, values: dict[str, Any]) -> dict[str, Any]:
+    heads = _required(path, values, "llama.attention.head_count")
     return {
-        "hidden_size": _required(path, value, "llama.embedding_length"),
-        "intermediate_size": _required(path, value, "llama.feed_forward_length"),
-        "max_position_embeddings": _required(path, value, "llama.context_length"),
-        "num_hidden_layers": _required(path, value, "llama.block_count"),
+        "hidden_size": _required(path, values, "llama.embedding_length"),
+        "intermediate_size": _required(path, values, "llama.feed_forward_length"),
+        "max_position_embeddings": _required(path, values, "llama.context_length"),
+        "num_hidden_layers": _required(path, values, "llama.block_count"),
         "num_attention_heads": heads,
-        "num_key_value_heads": value("llama.attention.head_count_kv") or heads,
-        "rms_norm_eps": value("llama.attention.layer_norm_rms_epsilon") or 1e-5,
-        "rope_theta": value("llama.rope.freq_base") or 10000.0,
+        "num_key_value_heads": values.get("llama.attention.head_count_kv") or heads,
+        "rms_norm_eps": values.get("llama.attention.layer_norm_rms_epsilon") or 1e-5,
+        "rope_theta": values.get("llama.rope.freq_base") or 10000.0,
     }
-
-
-def _our_name(name: str, back: dict[str, str]) -> str:
-    found = re.fullmatch(r"blk\.(\d+)\.(\w+)\.weight", name)
-    if found is None:
-        return back.get(name, name)
-    return f"model.layers.{found[1]}.{back.get(found[2], found[2])}.weight"
 
 
 def _our_order(name: str, weight: Tensor, described: dict[str, Any]) -> Tensor:
@@ -215,11 +203,9 @@ def _our_order(name: str, weight: Tensor, described: dict[str, Any]) -> Tensor:
     return weight
 
 
-def _tokenizer(path: Path, value: Any) -> PublishedTokenizer:
-    import json
-
-    names, kinds = (_required(path, value, f"tokenizer.ggml.{what}") for what in ("tokens", "token_type"))
-    merges = [pair.split(" ") for pair in _required(path, value, "tokenizer.ggml.merges")]
+def _tokenizer(path: Path, values: dict[str, Any]) -> PublishedTokenizer:
+    names, kinds = (_required(path, values, f"tokenizer.ggml.{what}") for what in ("tokens", "token_type"))
+    merges = [pair.split(" ") for pair in _required(path, values, "tokenizer.ggml.merges")]
     control = [added_token(i, name, special=True) for i, name in enumerate(names) if kinds[i] == 3]
     definition = definition_of(
         bpe({name: i for i, name in enumerate(names)}, merges),
@@ -227,10 +213,6 @@ def _tokenizer(path: Path, value: Any) -> PublishedTokenizer:
         decoder=byte_level(),
         added=control,
     )
-    start, stop = value("tokenizer.ggml.bos_token_id"), value("tokenizer.ggml.eos_token_id")
-    return PublishedTokenizer(
-        json.dumps(definition, ensure_ascii=False),
-        size=len(names),
-        start=int(stop if start is None else start),
-        stop=None if stop is None else int(stop),
-    )
+    start, stop = values.get("tokenizer.ggml.bos_token_id"), values.get("tokenizer.ggml.eos_token_id")
+    start, stop = (None if token is None else int(token) for token in (start, stop))
+    return made(definition, path, size=len(names), start=stop if start is None else start, stop=stop)

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -35,7 +35,7 @@ from chainrule.interop.vocabularies.encoders import (
     source_files,
     source_tokenizer,
 )
-from chainrule.interop.vocabularies.files import folder_description, json_tokenizer, read_json, read_tokenizer
+from chainrule.interop.vocabularies.files import read_json, read_tokenizer
 from chainrule.interop.vocabularies.ours import never_written, published_files, rows_of
 from chainrule.masked.encoder_model import EncoderModel
 from chainrule.networks.settings import TransformerSettings
@@ -44,7 +44,9 @@ from chainrule.seq2seq.encoder_decoder_model import EncoderDecoderModel
 from chainrule.system.disk.atomic import new_folder
 from chainrule.tokens.published import PublishedTokenizer
 
+SomeModel = TypeVar("SomeModel", bound=Model)
 CONFIG = "config.json"
+_VOCABULARY = ("tokenizer.json", "tokenizer_config.json")
 _DECODERS: Mapping[str, Callable[..., Transformer]] = {
     "GPT2LMHeadModel": from_gpt2_weights,
     "LlamaForCausalLM": from_llama_weights,
@@ -96,11 +98,8 @@ def decoder(model: Model, form: str, writable: str) -> NeuralModel:
 def _of_decoder(lm: NeuralModel) -> _Published:
     assert isinstance(lm.network, Transformer)
     weights, described = _published(lm.network, rows_of(lm.tokenizer))
-    definition, config = published_files(lm.tokenizer, lm.context, lm.network.config.window)
-    ids = _special_ids(lm)
-    described |= {"dtype": "float32", **ids, "use_cache": True}
-    generation = {**ids, "suppress_tokens": never_written(lm.tokenizer) or None, "do_sample": False}
-    return _Published(weights, described, {"generation_config.json": generation, **_files(definition, config)})
+    vocabulary = published_files(lm.tokenizer, lm.context, lm.network.config.window)
+    return _generating(lm, weights, described, vocabulary, _special_ids(lm))
 
 
 def _of_masked(model: EncoderModel) -> _Published:
@@ -110,9 +109,9 @@ def _of_masked(model: EncoderModel) -> _Published:
     never = {mask} if mask >= rows_of(tokenizer) else set()
     never |= set() if isinstance(tokenizer, PublishedTokenizer) else {tokenizer.bos}
     weights, described = to_bert_weights(model.network, rows, mask, sorted(never))
-    definition, config = masked_files(tokenizer, model.context, model.network.config.window)
     described |= {"dtype": "float32", "pad_token_id": tokenizer.eos}
-    return _Published(weights, described, _files(definition, config))
+    vocabulary = masked_files(tokenizer, model.context, model.network.config.window)
+    return _Published(weights, described, dict(zip(_VOCABULARY, vocabulary, strict=True)))
 
 
 def _of_encoder_decoder(model: EncoderDecoderModel) -> _Published:
@@ -124,19 +123,26 @@ def _of_encoder_decoder(model: EncoderDecoderModel) -> _Published:
     before = tokenizer.before if isinstance(tokenizer, PublishedTokenizer) else None
     if isinstance(tokenizer, PublishedTokenizer) and settings.source_start and before is None:
         raise SettingsError("source_start=True needs a token before sources, which the published vocabulary lacks")
-    rows = rows_of(tokenizer)
-    weights, described = to_bart_weights(model.network, settings, rows, before)
-    definition, config = source_files(tokenizer, settings.window, starts=settings.source_start)
+    weights, described = to_bart_weights(model.network, settings, rows_of(tokenizer), before)
+    vocabulary = source_files(tokenizer, settings.window, starts=settings.source_start)
     ids = _special_ids(model)
     ids |= {"decoder_start_token_id": start_token(tokenizer, model.context), "forced_eos_token_id": None}
+    return _generating(model, weights, described, vocabulary, ids, max_length=settings.window)
+
+
+def _generating(
+    lm: NeuralModel,
+    weights: dict[str, Tensor],
+    described: dict[str, Any],
+    vocabulary: tuple[dict[str, Any], dict[str, Any]],
+    ids: dict[str, Any],
+    **generation: Any,
+) -> _Published:
+    """What is written of a model that generates text; `generation` are further settings of that."""
     described |= {"dtype": "float32", **ids, "use_cache": True}
-    never = never_written(tokenizer) or None
-    generation = {**ids, "suppress_tokens": never, "do_sample": False, "max_length": settings.window}
-    return _Published(weights, described, {"generation_config.json": generation, **_files(definition, config)})
-
-
-def _files(definition: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    return {"tokenizer.json": definition, "tokenizer_config.json": config}
+    settings = {**ids, "suppress_tokens": never_written(lm.tokenizer) or None, "do_sample": False, **generation}
+    files = {"generation_config.json": settings, **dict(zip(_VOCABULARY, vocabulary, strict=True))}
+    return _Published(weights, described, files)
 
 
 def check_new_folder(folder: Path, *, overwrite: bool) -> None:
@@ -173,97 +179,72 @@ def load(folder: str | Path, *, context: Context | None = None) -> Any:
     an encoder-decoder is always a line.
     """
     folder = Path(folder)
-    described = description(folder)
-    architecture = _architecture(folder, described)
-    weights = Shards(folder)
-    size = _vocabulary_size(folder, described)
-    provenance = {"from": folder.name, "architecture": architecture}
+    described, architecture = _description(folder)
+    weights, size = Shards(folder), described["vocab_size"]
     try:
         if architecture == _BERT:
-            return _masked_model(folder, weights, described, size, context or "line", provenance)
+            return _masked_model(folder, weights, described, size, context or "line")
         if architecture == _BART:
-            return _encoder_decoder(folder, weights, described, size, provenance)
-        tokenizer = _tokenizer(folder, size)
+            return _encoder_decoder(folder, weights, described, size)
+        tokenizer = _fitting(folder, read_tokenizer(folder, size=size), size)
         network = _DECODERS[architecture](weights, described, tokenizer.bos, tokenizer.vocab_size)
     except KeyError as error:
         raise ForeignFileError(f"{folder / CONFIG}: it does not say {error}") from None
     except (SettingsError, TypeError) as error:
         raise ForeignFileError(f"{folder}: {error}") from None
-    return as_model(network, tokenizer, context or "stream", provenance)
+    return as_model(network, tokenizer, context or "stream", folder, architecture)
 
 
 def _masked_model(
-    folder: Path,
-    weights: Shards,
-    described: Mapping[str, Any],
-    size: int,
-    context: Context,
-    provenance: Mapping[str, Any],
+    folder: Path, weights: Shards, described: Mapping[str, Any], size: int, context: Context
 ) -> EncoderModel:
     tokenizer = _fitting(folder, masked_tokenizer(folder, size), size)
     assert tokenizer.mask is not None
     network = from_bert_weights(weights, described, tokenizer.mask, tokenizer.vocab_size)
     model = EncoderModel(network, tokenizer, context, kind="masked", settings=network.config)
-    model.provenance = {**provenance, "chainrule": __version__}
-    return model
+    return _carried_over(model, folder, _BERT)
 
 
-def _encoder_decoder(
-    folder: Path, weights: Shards, described: Mapping[str, Any], size: int, provenance: Mapping[str, Any]
-) -> EncoderDecoderModel:
+def _encoder_decoder(folder: Path, weights: Shards, described: Mapping[str, Any], size: int) -> EncoderDecoderModel:
     tokenizer = _fitting(folder, source_tokenizer(folder, size), size)
     network, settings = from_bart_weights(weights, described, tokenizer.vocab_size, tokenizer.bos, tokenizer.before)
     model = EncoderDecoderModel(network, tokenizer, tokenizer, kind="seq2seq", settings=settings)
-    model.provenance = {**provenance, "chainrule": __version__}
-    return model
+    return _carried_over(model, folder, _BART)
 
 
 def as_model(
-    network: Transformer, tokenizer: PublishedTokenizer, context: Context, provenance: Mapping[str, Any]
+    network: Transformer, tokenizer: PublishedTokenizer, context: Context, path: Path, architecture: str
 ) -> NeuralModel:
-    """A network that was carried over, as a model of the kind transformer."""
+    """A network that was carried over from a file or folder, as a model of the kind transformer."""
     settings = TransformerSettings(**asdict(network.config), engine="torch")
     lm = NeuralModel(network, tokenizer, context, kind="transformer", settings=settings, slide=settings.slide_share)
-    lm.provenance = {**provenance, "chainrule": __version__}
-    return lm
+    return _carried_over(lm, path, architecture)
 
 
-def description(folder: Path) -> dict[str, Any]:
-    """config.json; one that asks for code of its own is refused."""
-    if not (folder / CONFIG).is_file():
+def _carried_over(model: SomeModel, path: Path, architecture: str) -> SomeModel:
+    """The model, with a note of where it comes from."""
+    model.provenance = {"from": path.name, "architecture": architecture, "chainrule": __version__}
+    return model
+
+
+def _description(folder: Path) -> tuple[dict[str, Any], str]:
+    """config.json, and the architecture that it names; one that cannot be read is refused."""
+    path = folder / CONFIG
+    if not path.is_file():
         raise ForeignFileError(f"{folder}: not a folder of transformers: it has no {CONFIG}")
-    described = read_json(folder / CONFIG)
+    described = read_json(path)
     if described.get("auto_map"):
-        raise ForeignFileError(f"{folder / CONFIG}: its model is code in the folder (auto_map), which is never run")
-    return described
-
-
-def _architecture(folder: Path, described: Mapping[str, Any]) -> str:
+        raise ForeignFileError(f"{path}: its model is code in the folder (auto_map), which is never run")
     named = described.get("architectures") or [_TYPES.get(str(described.get("model_type")), "")]
     if named[0] not in ARCHITECTURES:
         found = named[0] or described.get("model_type")
-        raise ForeignFileError(
-            f"{folder / CONFIG}: the architecture {found!r} is none of {', '.join(ARCHITECTURES)}"
-        )
+        raise ForeignFileError(f"{path}: the architecture {found!r} is none of {', '.join(ARCHITECTURES)}")
     if described.get("quantization_config"):
-        raise ForeignFileError(f"{folder / CONFIG}: its weights are quantised, which cannot be read")
-    return str(named[0])
-
-
-def _vocabulary_size(folder: Path, described: Mapping[str, Any]) -> int:
+        raise ForeignFileError(f"{path}: its weights are quantised, which cannot be read")
     size = described.get("vocab_size")
     if not isinstance(size, int) or size < 1:
-        raise ForeignFileError(f"{folder / CONFIG}: vocab_size should be a number of tokens, not {size!r}")
-    return size
-
-
-def _tokenizer(folder: Path, size: int) -> PublishedTokenizer:
-    if (folder / "tokenizer.json").is_file():
-        tokenizer = json_tokenizer(folder / "tokenizer.json", described=folder_description(folder), size=size)
-    else:
-        found = read_tokenizer(folder)
-        tokenizer = PublishedTokenizer(found.definition, size=size, start=found.start, stop=found.stop)
-    return _fitting(folder, tokenizer, size)
+        raise ForeignFileError(f"{path}: vocab_size should be a number of tokens, not {size!r}")
+    return described, str(named[0])
 
 
 def _fitting(folder: Path, tokenizer: PublishedTokenizer, size: int) -> PublishedTokenizer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ def load(path: str | Path, tokenizer: str | Path | None = None, *, context: Cont
     described, weights = _read(path)
     vocabulary = llama2c_tokenizer(_tokenizer_file(path, tokenizer), described["vocab_size"])
     network = from_llama_weights(weights, described, vocabulary.bos, vocabulary.vocab_size)
-    return as_model(network, vocabulary, context, {"from": path.name, "architecture": "llama2.c"})
+    return as_model(network, vocabulary, context, path, "llama2.c")
 
 
 def _tokenizer_file(path: Path, named: str | Path | None) -> Path:
@@ -42,59 +41,50 @@ def _tokenizer_file(path: Path, named: str | Path | None) -> Path:
     return beside[0]
 
 
-def is_checkpoint(path: Path) -> bool:
-    """Whether a file begins as those of llama2.c do."""
-    with path.open("rb") as file:
-        head = file.read(_HEADER.size)
-    if len(head) < _HEADER.size:
-        return False
-    width, hidden, layers, heads, kv_heads, vocabulary, window = _HEADER.unpack(head)
-    sizes = (width, hidden, layers, heads, kv_heads, abs(vocabulary), window)
-    return all(0 < size <= _MOST for size in sizes) and width % heads == 0 and heads % kv_heads == 0
-
-
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The configuration and the weights, as those of a Llama."""
     raw = path.read_bytes()
-    if not is_checkpoint(path):
-        raise ForeignFileError(f"{path}: not a checkpoint of llama2.c")
-    D, hidden, L, H, G, V, T = _HEADER.unpack(raw[: _HEADER.size])
+    header = raw[: _HEADER.size].ljust(_HEADER.size, b"\0")
+    D, hidden, L, H, G, V, T = _HEADER.unpack(header)
     tied, V = V > 0, abs(V)
+    if not all(0 < size <= _MOST for size in (D, hidden, L, H, G, V, T)) or D % H or H % G:
+        raise ForeignFileError(f"{path}: not a checkpoint of llama2.c")
     kv = G * D // H
-    shapes = {"embed": (V, D), "input_layernorm": (L, D), "q": (L, D, D), "k": (L, kv, D), "v": (L, kv, D)}
-    shapes |= {"o": (L, D, D), "post_attention_layernorm": (L, D), "gate": (L, hidden, D), "down": (L, D, hidden)}
-    # the angles of the positions are stored too, and are computed here
-    shapes |= {"up": (L, hidden, D), "norm": (D,), "cos": (T, D // H // 2), "sin": (T, D // H // 2)}
-    if not tied:
-        shapes["head"] = (V, D)
+    # in the order of the file, by the names of a `LlamaForCausalLM`; those of all blocks are one array
+    shapes = {
+        "model.embed_tokens": (V, D),
+        "input_layernorm": (L, D),
+        "self_attn.q_proj": (L, D, D),
+        "self_attn.k_proj": (L, kv, D),
+        "self_attn.v_proj": (L, kv, D),
+        "self_attn.o_proj": (L, D, D),
+        "post_attention_layernorm": (L, D),
+        "mlp.gate_proj": (L, hidden, D),
+        "mlp.down_proj": (L, D, hidden),
+        "mlp.up_proj": (L, hidden, D),
+        "model.norm": (D,),
+        # cos and sin of the angles of the positions, which are computed here
+        "angles": (2, T, D // H // 2),
+        **({} if tied else {"lm_head": (V, D)}),
+    }
     needed = _HEADER.size + 4 * sum(int(np.prod(shape)) for shape in shapes.values())
     if len(raw) != needed:
         raise ForeignFileError(f"{path}: a checkpoint of these sizes has {needed:,} bytes, not {len(raw):,}")
     numbers = torch.from_numpy(np.frombuffer(raw, "<f4", offset=_HEADER.size).copy())
-    parts = {}
+    weights, heads = {}, {"self_attn.q_proj": H, "self_attn.k_proj": G}
     for name, shape in shapes.items():
         size = int(np.prod(shape))
-        parts[name], numbers = numbers[:size].view(shape), numbers[size:]
-    for name, heads in (("q", H), ("k", G)):
-        parts[name] = torch.stack([halves(weight, heads) for weight in parts[name]])
+        part, numbers = numbers[:size].view(shape), numbers[size:]
+        if name.startswith(("model.", "lm_head")):
+            weights[f"{name}.weight"] = part
+        elif name != "angles":
+            parts = [halves(one, heads[name]) for one in part] if name in heads else part
+            weights |= {f"model.layers.{i}.{name}.weight": one for i, one in enumerate(parts)}
     described = {"vocab_size": V, "hidden_size": D, "intermediate_size": hidden, "max_position_embeddings": T}
     described |= {"num_hidden_layers": L, "num_attention_heads": H, "num_key_value_heads": G}
-    return {**described, "tie_word_embeddings": tied, "rms_norm_eps": 1e-5}, _named(parts, L, tied=tied)
+    return {**described, "tie_word_embeddings": tied, "rms_norm_eps": 1e-5}, weights
 
 
 def halves(weight: Tensor, heads: int) -> Tensor:
     """Rows in our order: llama2.c and llama.cpp turn neighbours (x_2i, x_2i+1), where we turn halves of a head."""
     return weight.view(heads, -1, 2, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
-
-
-def _named(parts: Mapping[str, Tensor], layers: int, *, tied: bool) -> dict[str, Tensor]:
-    """The weights by the names that a `LlamaForCausalLM` has for them."""
-    weights = {"model.embed_tokens.weight": parts["embed"], "model.norm.weight": parts["norm"]}
-    if not tied:
-        weights["lm_head.weight"] = parts["head"]
-    for i in range(layers):
-        for name in ("input_layernorm", "post_attention_layernorm"):
-            weights[f"model.layers.{i}.{name}.weight"] = parts[name][i]
-        weights |= {f"model.layers.{i}.self_attn.{x}_proj.weight": parts[x][i] for x in "qkvo"}
-        weights |= {f"model.layers.{i}.mlp.{x}_proj.weight": parts[x][i] for x in ("gate", "up", "down")}
-    return weights

@@ -17,6 +17,7 @@ text is that of `chainrule evaluate`. In `loglikelihood` no </s> is added: a con
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -94,12 +95,15 @@ class ChainruleLM(LM):  # type: ignore[misc]
     def generate_until(self, requests: Sequence[Any]) -> list[str]:
         """A continuation of each context up to a stop string, by the settings of its request."""
         texts = [""] * len(requests)
-        for chosen, places in _alike([request.args[1] for request in requests]):
-            at_once = self.rows or _ROWS_TO_WRITE
+        alike: dict[str, list[int]] = defaultdict(list)
+        for place, request in enumerate(requests):
+            alike[repr(request.args[1])].append(place)  # requests of one setting are written in one batch
+        at_once = self.rows or _ROWS_TO_WRITE
+        for places in alike.values():
             for first in range(0, len(places), at_once):
-                some = places[first : first + at_once]
-                prompts = [requests[place].args[0] for place in some]
-                for place, text in zip(some, self._written(prompts, chosen), strict=True):
+                some = [requests[place] for place in places[first : first + at_once]]
+                written = self._written([request.args[0] for request in some], some[0].args[1])
+                for place, text in zip(places[first : first + at_once], written, strict=True):
                     texts[place] = self._cached("generate_until", requests[place], text)
         return texts
 
@@ -178,19 +182,6 @@ def _rows(batch_size: int | str | None, most: int | None) -> int | None:
     if not wanted.isdecimal() and not wanted.startswith("auto"):
         raise SettingsError(f"batch_size should be a whole number or auto, not {batch_size!r}")
     return int(wanted) if wanted.isdecimal() and int(wanted) > 1 else most
-
-
-def _alike(settings: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], list[int]]]:
-    """The settings that differ, and the places of each: those are written in one batch."""
-    groups: list[tuple[Mapping[str, Any], list[int]]] = []
-    for place, one in enumerate(settings):
-        for other, places in groups:
-            if one == other:
-                places.append(place)
-                break
-        else:
-            groups.append((one, [place]))
-    return groups
 
 
 def main() -> None:

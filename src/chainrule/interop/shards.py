@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,15 @@ class Shards(Mapping[str, Tensor]):
     def __init__(self, folder: Path) -> None:
         from safetensors import SafetensorError, safe_open
 
+        listed = _listed(folder)
         self._files: dict[str, Any] = {}
-        for path in _files(folder):
+        for path in _files(folder, sorted(set(listed.values()))):
             try:
                 file = safe_open(path, framework="pt")
             except (SafetensorError, OSError) as error:
                 raise ForeignFileError(f"{path}: not a safetensors file: {error}") from None
             self._files |= dict.fromkeys(file.keys(), file)  # type: ignore[no-untyped-call]
-        for name, place in _listed(folder).items():
+        for name, place in listed.items():
             if name not in self._files:
                 raise ForeignFileError(f"{folder / place}: there is no {name!r} in it, which {INDEX} lists")
 
@@ -44,15 +45,10 @@ class Shards(Mapping[str, Tensor]):
     def __contains__(self, name: object) -> bool:
         return name in self._files
 
-    def shape(self, name: str) -> Sequence[int]:
-        """The shape of a weight, from the header of its file."""
-        found: Sequence[int] = self._files[name].get_slice(name).get_shape()
-        return found
-
-    def dtype(self, name: str) -> str:
-        """The type of a weight's numbers, from the header of its file: F32, BF16, I8, ..."""
-        found: str = self._files[name].get_slice(name).get_dtype()
-        return found
+    def header(self, name: str) -> tuple[list[int], str]:
+        """The shape of a weight and the type of its numbers (F32, BF16, I8, ...), from the header of its file."""
+        found = self._files[name].get_slice(name)
+        return list(found.get_shape()), str(found.get_dtype())
 
 
 def _listed(folder: Path) -> dict[str, str]:
@@ -65,10 +61,10 @@ def _listed(folder: Path) -> dict[str, str]:
     return listed
 
 
-def _files(folder: Path) -> list[Path]:
+def _files(folder: Path, names: list[str]) -> list[Path]:
+    """The one file of weights, or those of the index."""
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
-    names = sorted(set(_listed(folder).values()))
     if names:
         missing = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
         if missing:

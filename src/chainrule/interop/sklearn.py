@@ -120,11 +120,9 @@ class PerplexityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """ln p(class | text). A text that no model thinks possible is as probable as its class was before."""
         joint_NC = self.predict_joint_log_proba(X)
-        best_N1 = joint_NC.max(axis=1, keepdims=True)
-        joint_NC = np.where(best_N1 == -np.inf, self.class_log_prior_, joint_NC)
-        best_N1 = joint_NC.max(axis=1, keepdims=True)
-        total_N1 = best_N1 + np.log(np.exp(joint_NC - best_N1).sum(axis=1, keepdims=True))
-        log_probs_NC: np.ndarray = joint_NC - total_N1
+        is_possible_N1 = joint_NC.max(axis=1, keepdims=True) > -np.inf
+        joint_NC = np.where(is_possible_N1, joint_NC, self.class_log_prior_)
+        log_probs_NC: np.ndarray = joint_NC - np.logaddexp.reduce(joint_NC, axis=1, keepdims=True)
         return log_probs_NC
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:

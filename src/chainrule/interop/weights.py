@@ -1,18 +1,21 @@
 """Weights under the names and in the shapes that others publish them with: what all architectures share.
 
-An architecture is a list of pairs: one weight of ours, and the published weights stacked in it, row upon row.
-What a design of ours leaves out (the gains of a norm, the biases of a product) is written as ones and zeros.
+An architecture is a table of names, of settings and of weights, which is read both ways. A weight of ours may be
+made of several published ones, stacked row upon row. What a design of ours leaves out (the gains of a norm, the
+biases of a product) is written as ones and zeros.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from chainrule.errors import SettingsError
+from chainrule.interop.shards import Shards
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.stack import Stack
 
@@ -20,6 +23,23 @@ N = TypeVar("N", bound=nn.Module)
 
 ACTIVATIONS = {"gelu": "gelu_new", "gelu_erf": "gelu", "relu": "relu", "relu2": "relu2"}
 """Activations without a gate, by our names: what transformers calls them."""
+USUAL_SIZES = {
+    "max_position_embeddings": "window",
+    "hidden_size": "width",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "intermediate_size": "hidden",
+}
+"""The names of sizes in most configurations, and ours."""
+WITH_LAYERNORM: Mapping[str, Sequence[Any]] = {
+    "norm": ("layernorm",),
+    "placement": ("post",),
+    "positions": ("learned", "sinusoidal", "none"),
+    "activation": tuple(ACTIVATIONS),
+    "qk_norm": (False,),
+    "embedding_norm": (True,),
+}
+"""What BERT and BART can express, and GPT-2 with its norms in other places."""
 _OURS = {"gelu_pytorch_tanh": "gelu", **{theirs: ours for ours, theirs in ACTIVATIONS.items()}}
 
 
@@ -33,6 +53,96 @@ class Pair(NamedTuple):
     """Whether it has a row for each token; ours then has padding rows as well."""
     skipped: int = 0
     """How many rows theirs has before the first one of ours."""
+    is_left_out: bool = False
+    """Whether this network does without it: a tied head, or gains that are all one."""
+
+
+_TABLES = ("embedding", "head.weight", "head.bias")
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A class of models of transformers: its names of our settings and weights, to write and to read them."""
+
+    name: str
+    """The name of the class."""
+    title: str
+    """What errors in its configuration call it."""
+    model_type: str
+    sizes: Mapping[str, str]
+    """Settings that every configuration has, as whole numbers: their name, and ours."""
+    options: Mapping[str, tuple[str, Any]]
+    """Settings that a configuration may leave out: their name, ours, and the value that is then meant."""
+    weights: Mapping[str, str]
+    """The weights: our name, and theirs.
+
+    {} is the number of a block and * stands for weight and bias. [q|k|v] are the published weights that ours is
+    stacked of. A ᵀ at the end marks matrices that are [in, out] there, and [out, in] here.
+    """
+    allowed: Mapping[str, Sequence[Any]]
+    """The values of our settings that the architecture can express."""
+    expected: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that no network here has otherwise: their name, and the only value that can be read."""
+    activation: tuple[str, str] | None = None
+    """Their name of the activation, and the value that is meant where it is left out; None: it has a gate."""
+    unread: tuple[str, ...] = ()
+    """How the names of weights end that a network here does without."""
+    skipped: int = 0
+    """How many rows its positions have before the first one that is used."""
+
+    def described(self, config: TransformerConfig, rows: int, **others: Any) -> dict[str, Any]:
+        """The configuration of a network whose tables have that many rows; an open dropout is 0."""
+        names = {**self.sizes, **{theirs: ours for theirs, (ours, _) in self.options.items()}}
+        found = {theirs: getattr(config, ours) for theirs, ours in names.items()}
+        if self.activation is not None:
+            found[self.activation[0]] = ACTIVATIONS[config.activation]
+        found = {name: 0.0 if value is None else value for name, value in found.items()}
+        return {"model_type": self.model_type, "architectures": [self.name], "vocab_size": rows, **others, **found}
+
+    def settings(self, described: Mapping[str, Any]) -> dict[str, Any]:
+        """Our settings for a published configuration; one that no network here has is refused."""
+        for name in self.sizes:
+            value = described[name]
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise SettingsError(f"{name} should be a whole number, not {value!r}")
+        for name, value in self.expected.items():
+            if described.get(name, value) != value:
+                raise SettingsError(f"{name} of a {self.title} should be {value}, not {described[name]!r}")
+        found = {ours: described[theirs] for theirs, ours in self.sizes.items()}
+        found |= {ours: described.get(theirs, default) for theirs, (ours, default) in self.options.items()}
+        if self.activation is not None:
+            activation = described.get(*self.activation)
+            if activation not in _OURS:
+                known = ", ".join(_OURS)
+                raise SettingsError(
+                    f"the activation of a {self.title} should be one of {known}, not {activation!r}"
+                )
+            found["activation"] = _OURS[activation]
+        return found
+
+    def pairs(self, config: TransformerConfig, *, bias: bool = True) -> list[Pair]:
+        """Every weight of a network with its published ones; without `bias`, products have none."""
+        return [
+            Pair(
+                ours.format(layer).replace("*", kind),
+                [name.format(layer).replace("*", kind) for name in _stacked(theirs.removesuffix("ᵀ"))],
+                is_transposed=theirs.endswith("ᵀ") and kind == "weight",
+                is_table=ours.endswith(_TABLES),
+                skipped=self.skipped if ours.endswith("positions.added_TD") else 0,
+                is_left_out=(ours == "head.weight" and config.tied) or ("gain" in ours and not config.qk_gain),
+            )
+            for ours, theirs in self.weights.items()
+            if config.qk_norm or "gain" not in ours
+            for layer in range(config.layers if "{}" in ours else 1)
+            for kind in (("weight", "bias") if bias and "*" in ours else ("weight",))
+        ]
+
+
+def _stacked(name: str) -> list[str]:
+    """The names that one with [a|b] in it stands for: one with a, and one with b."""
+    before, _, rest = name.partition("[")
+    parts, _, after = rest.partition("]")
+    return [before + part + after for part in parts.split("|")]
 
 
 def to_published(
@@ -41,72 +151,60 @@ def to_published(
     """The published weights of a network with these weights; tables with that many rows."""
     weights = {}
     for pair in pairs:
-        weight = state[pair.ours][:rows] if pair.is_table else state[pair.ours]
+        if pair.is_left_out and pair.ours in state:  # the table of a tied head, which has another name too
+            continue
+        weight = state[pair.ours] if pair.ours in state else _without_effect(pair.ours, state, config)
+        weight = weight[:rows] if pair.is_table else weight
+        if pair.skipped:
+            weight = torch.cat([weight.new_zeros(pair.skipped, weight.shape[1]), weight])
         if len(pair.theirs) == 3:
             sizes = [heads * config.head_size for heads in (config.heads, config.kv_heads, config.kv_heads)]
         else:
             sizes = [len(weight) // len(pair.theirs)] * len(pair.theirs)
-        if pair.skipped:
-            weight, sizes = (
-                torch.cat([weight.new_zeros(pair.skipped, weight.shape[1]), weight]),
-                [len(weight) + pair.skipped],
-            )
         for name, part in zip(pair.theirs, torch.split(weight, sizes), strict=True):
             weights[name] = (part.T if pair.is_transposed else part).float().cpu().contiguous().clone()
     return weights
 
 
-def completed(network: Stack) -> dict[str, Tensor]:
-    """The weights of a network, with the gains, biases and positions that its design leaves out."""
+def _without_effect(name: str, state: Mapping[str, Tensor], config: TransformerConfig) -> Tensor:
+    """What stands for a weight that a design leaves out: ones for a gain, zeros for a bias."""
+    stem, _, kind = name.rpartition(".")
+    if kind == "bias":
+        return torch.zeros(len(state[f"{stem}.weight"]) if f"{stem}.weight" in state else config.width)
+    return torch.ones(config.width if kind == "weight" else config.head_size)
+
+
+def state_of(network: Stack) -> dict[str, Tensor]:
+    """The weights of a network, with the positions that it computes, and the embedding as it is looked up."""
     config, state = network.config, {name: weight.detach() for name, weight in network.state_dict().items()}
-    like = state["embedding"]
-    norms = ["norm", *(f"blocks.{i}.{part}_norm" for i in range(config.layers) for part in _PARTS)]
-    for norm in [*norms, *(["embedding_norm"] if config.embedding_norm else [])]:
-        complete_norm(state, norm, config.width)
-    for name in [name for name in state if name.startswith("blocks.") and state[name].dim() == 2]:
-        complete_product(state, name)
     if "positions.added_TD" not in state:
         computed = network.positions.added_TD
-        state["positions.added_TD"] = like.new_zeros(config.window, config.width) if computed is None else computed
+        state["positions.added_TD"] = torch.zeros(config.window, config.width) if computed is None else computed
     if config.scaled_embedding:  # allowed for tables of their own only
-        state["embedding"] = like * config.width**0.5
+        state["embedding"] = state["embedding"] * config.width**0.5
     return state
-
-
-_PARTS = ("attention", "cross", "feedforward")
-
-
-def complete_norm(state: dict[str, Tensor], name: str, width: int) -> None:
-    """Give a norm the gains and the shift that it lacks."""
-    like = next(iter(state.values()))
-    state.setdefault(f"{name}.weight", like.new_ones(width))
-    state.setdefault(f"{name}.bias", like.new_zeros(width))
-
-
-def complete_product(state: dict[str, Tensor], name: str) -> None:
-    """Give a product, by the name of its matrix, the bias that it lacks."""
-    state.setdefault(name.removesuffix("weight") + "bias", state[name].new_zeros(len(state[name])))
 
 
 def from_published(
     make: Callable[[], N],
     weights: Mapping[str, Tensor],
-    pairs: Sequence[Pair],
+    every: Sequence[Pair],
     *,
     rows: int,
-    unread: Sequence[str] = (),
+    unread: tuple[str, ...],
 ) -> N:
     """The network that `make` makes, with published weights; names, types and shapes are checked before it is made.
 
-    Published tables have `rows` rows. `unread` are endings of the names that a network here does without; any other
-    weight that no pair names would be lost, and is refused.
+    Published tables have `rows` rows. `unread` is `Architecture.unread`; any other weight that no pair names would
+    be lost, and is refused.
     """
     with torch.device("meta"):
         shapes = {name: weight.shape for name, weight in make().state_dict().items()}
+    pairs = [pair for pair in every if not pair.is_left_out]
     for pair in pairs:
         _check(pair, shapes[pair.ours], weights, rows)
-    read = {name for pair in pairs for name in pair.theirs}
-    lost = [name for name in weights if name not in read and not name.endswith(tuple(unread))]
+    named = {name for pair in every for name in pair.theirs}
+    lost = [name for name in weights if name not in named and not name.endswith(unread)]
     if lost:
         raise SettingsError(f"the configuration has no place for {lost[0]!r}, one of {len(lost)} such weights")
     with torch.random.fork_rng([]):
@@ -128,33 +226,26 @@ def _check(pair: Pair, shape: torch.Size, weights: Mapping[str, Tensor], rows: i
     missing = [name for name in pair.theirs if name not in weights]
     if missing:
         raise SettingsError(f"the weights should have {missing[0]!r}, but have only {_some(weights)}")
+    sizes = []
     for name in pair.theirs:
-        if (dtype := dtype_of(weights, name)) not in _DTYPES:
+        size, dtype = _header(weights, name)
+        if dtype not in _DTYPES:
             raise SettingsError(
                 f"{name} should be {' or '.join(_DTYPES)}, not {dtype}: quantised weights are not read"
             )
-    sizes = [list(shape_of(weights, name)) for name in pair.theirs]
-    if pair.is_transposed:
-        sizes = [size[::-1] for size in sizes]
+        sizes.append(size[::-1] if pair.is_transposed else size)
     found = [sum(size[0] for size in sizes) - pair.skipped, *sizes[0][1:]]
     expected = [rows if pair.is_table else shape[0], *shape[1:]]
     if found != expected:
         raise SettingsError(f"{', '.join(pair.theirs)} should make {expected}, not {found}")
 
 
-def shape_of(weights: Mapping[str, Tensor], name: str) -> Sequence[int]:
-    """The shape of a weight; of one that is still in a file, without reading it."""
-    shape: Callable[[str], Sequence[int]] | None = getattr(weights, "shape", None)
-    return weights[name].shape if shape is None else shape(name)
-
-
-def dtype_of(weights: Mapping[str, Tensor], name: str) -> str:
-    """The type of a weight's numbers, as safetensors names it; of one in a file, without reading it."""
-    dtype: Callable[[str], str] | None = getattr(weights, "dtype", None)
-    if dtype is not None:
-        return dtype(name)
-    found = weights[name].dtype
-    return _NAMES.get(found, str(found))
+def _header(weights: Mapping[str, Tensor], name: str) -> tuple[list[int], str]:
+    """The shape of a weight and the type of its numbers; of one in a file, without reading it."""
+    if isinstance(weights, Shards):
+        return weights.header(name)
+    weight = weights[name]
+    return list(weight.shape), _NAMES.get(weight.dtype, str(weight.dtype))
 
 
 _NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.float64: "F64"}
@@ -173,22 +264,6 @@ def _with_rows(table_VD: Tensor, rows: int) -> Tensor:
     """
     mean = table_VD.mean(dim=0, keepdim=True)
     return torch.cat([table_VD, mean.expand(rows - len(table_VD), *table_VD.shape[1:])])
-
-
-def described_by(config: Any, names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values of our settings under the names of a published configuration; an open dropout is 0."""
-    found = {theirs: getattr(config, ours) for theirs, ours in names.items()}
-    return {name: 0.0 if value is None else value for name, value in found.items()}
-
-
-def settings_of(
-    described: Mapping[str, Any], names: Mapping[str, str], defaults: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return our settings by the names of a published configuration; one without default must be there."""
-    return {
-        ours: described.get(theirs, defaults[ours]) if ours in defaults else described[theirs]
-        for theirs, ours in names.items()
-    }
 
 
 def expect(config: TransformerConfig, architecture: str, allowed: Mapping[str, Sequence[Any]]) -> None:
@@ -214,25 +289,3 @@ def refuse(architecture: str, found: Mapping[str, Any], allowed: Mapping[str, Se
     ]
     if different:
         raise SettingsError(f"a {architecture} has {'; '.join(different)}")
-
-
-def activation_of(name: Any, architecture: str) -> str:
-    """Our name of an activation."""
-    if name not in _OURS:
-        raise SettingsError(f"the activation of a {architecture} should be one of {', '.join(_OURS)}, not {name!r}")
-    return _OURS[name]
-
-
-def whole_numbers(described: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Refuse a size of a published configuration that is no whole number; whether it is there, others ask."""
-    for name in names:
-        value = described.get(name, 0)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise SettingsError(f"{name} should be a whole number, not {value!r}")
-
-
-def expect_values(described: Mapping[str, Any], architecture: str, expected: Mapping[str, Any]) -> None:
-    """Refuse, by its name, a value of a published configuration that no network here has."""
-    for name, value in expected.items():
-        if described.get(name, value) != value:
-            raise SettingsError(f"{name} of a {architecture} should be {value}, not {described[name]!r}")

@@ -9,38 +9,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from chainrule.autodiff import Array, Multiply, RunningMean, Value
-from chainrule.autodiff.networks.feedforward import fill_hidden, hidden_layers, hidden_shapes
-from chainrule.autodiff.networks.network import Randomness, Reading, Shape, TapeNetwork, shapes_with_tables
-from chainrule.networks.config import BagOfWordsConfig
+from chainrule.autodiff.networks.feedforward import TapeHiddenLayers
+from chainrule.autodiff.networks.network import Randomness, Reading
 from chainrule.networks.memory import Sums
 
 
-class TapeBagOfWords(TapeNetwork):
+class TapeBagOfWords(TapeHiddenLayers):
     """A network that reads the tokens so far as a bag: hidden layers over the mean of their embeddings."""
-
-    config: BagOfWordsConfig
-
-    @classmethod
-    def shapes(cls, config: BagOfWordsConfig, vocab_size: int) -> dict[str, Shape]:
-        return shapes_with_tables(config, vocab_size, hidden_shapes(config, config.embedding), config.hidden)
-
-    @classmethod
-    def fill(cls, weight: Array, name: str, config: BagOfWordsConfig, randomness: Randomness) -> None:
-        fill_hidden(weight, name, config, randomness)
 
     def begin(self, batch_size: int) -> Sums:
         table = self.table.out_tensor
         return Sums(np.zeros((batch_size, table.shape[1]), table.dtype), np.zeros(batch_size, np.int64))
 
     def read(
-        self,
-        ids_BT: Array,
-        memory: Sums | None = None,
-        is_token_BT: Array | None = None,
-        randomness: Randomness | None = None,
+        self, ids_BT: Array, memory: Any = None, is_token_BT: Array | None = None, randomness: Randomness = None
     ) -> Reading:
         before = self.begin(len(ids_BT)) if memory is None else memory
         embedded = self.embed(ids_BT, 0.0, randomness)
@@ -52,6 +39,6 @@ class TapeBagOfWords(TapeNetwork):
         # m_t = 1/t Σ_{i<=t} E x_i
         mean = RunningMean().apply_fwd(embedded, Value(before.sum_BD, "sum"), Value(before.count_B, "count"))
         # h_t = f(W m_t + b)
-        h = hidden_layers(self.parameters, self.config, mean, randomness)
+        h = self.hidden_layers(mean, randomness)
         after = Sums(before.sum_BD + embedded.out_tensor.sum(axis=1), before.count_B + counts_B)
         return Reading(self.project(h), after)

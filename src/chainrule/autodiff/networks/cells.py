@@ -8,6 +8,7 @@ states carry the lecture's letters, by which a picture or a diagnosis finds them
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -20,16 +21,10 @@ Cell: TypeAlias = Callable[[Node, Node, CellState], CellState]
 _Applied = TypeVar("_Applied", bound=Module)
 
 
-def elman(Wx: Node, Uh: Node, state: CellState) -> CellState:
-    """The simple recurrent network (Elman 1990)."""
-    # h_t = tanh(W x_t + b + U h_{t-1} + d)
-    return (_named("h", Tanh().apply_fwd(Add().apply_fwd(Wx, Uh))),)
-
-
-def elman_relu(Wx: Node, Uh: Node, state: CellState) -> CellState:
-    """The same as `elman`, with ReLU instead of tanh."""
-    # h_t = max(0, W x_t + b + U h_{t-1} + d)
-    return (_named("h", ReLU().apply_fwd(Add().apply_fwd(Wx, Uh))),)
+def elman(Wx: Node, Uh: Node, state: CellState, f: type[Module] = Tanh) -> CellState:
+    """The simple recurrent network (Elman 1990); f is tanh, or ReLU."""
+    # h_t = f(W x_t + b + U h_{t-1} + d)
+    return (_named("h", f().apply_fwd(Add().apply_fwd(Wx, Uh))),)
 
 
 def lstm(Wx: Node, Uh: Node, state: CellState) -> CellState:
@@ -62,9 +57,9 @@ def gru(Wx: Node, Uh: Node, state: CellState) -> CellState:
 
 
 def find_cell(name: CellName, activation: str) -> Cell:
-    if name == "elman":
-        return elman if activation == "tanh" else elman_relu
-    return {"lstm": lstm, "gru": gru}[name]
+    if name == "elman" and activation == "relu":
+        return partial(elman, f=ReLU)
+    return {"elman": elman, "lstm": lstm, "gru": gru}[name]
 
 
 def _named(symbol: str, module: _Applied, gate: str = "") -> _Applied:

@@ -1,8 +1,7 @@
 """The interface of networks on the tape: parameters by name, token ids in, features and a memory out.
 
 A network computes the same function as the torch network of the same settings: its parameters have the names and
-shapes of the model folder, so that one folder serves both. Without a random generator there is no dropout, as in
-evaluation.
+shapes of the model folder, so that one folder serves both.
 
 Axes: B batch, T time, V vocabulary, D features.
 """
@@ -15,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.random import Generator
 
 from chainrule.arrays import PAD
 from chainrule.autodiff.tape.losses import SoftmaxCrossEntropy
@@ -24,7 +24,8 @@ from chainrule.autodiff.tape.tape import Module
 from chainrule.networks.config import padded_size
 from chainrule.networks.memory import Memory
 
-Randomness: TypeAlias = np.random.Generator
+Randomness: TypeAlias = Generator | None
+"""The random generator of dropout; None: there is no dropout, as in evaluation."""
 Shape: TypeAlias = tuple[int, ...]
 _HEAD_STD = 0.02
 
@@ -72,11 +73,11 @@ class TapeNetwork(ABC):
 
     @classmethod
     @abstractmethod
-    def fill(cls, weight: Array, name: str, config: Any, randomness: Randomness) -> None:
+    def fill(cls, weight: Array, name: str, config: Any, randomness: Generator) -> None:
         """Write the initial value of the parameter of that name into `weight`, which is all zeros."""
 
     @classmethod
-    def initial(cls, config: Any, vocab_size: int, randomness: Randomness) -> dict[str, Array]:
+    def initial(cls, config: Any, vocab_size: int, randomness: Generator) -> dict[str, Array]:
         """Random initial weights in float32, from the same distributions as those of the torch networks."""
         tensors = {name: np.zeros(shape, np.float32) for name, shape in cls.shapes(config, vocab_size).items()}
         for name, tensor in tensors.items():
@@ -104,11 +105,7 @@ class TapeNetwork(ABC):
 
     @abstractmethod
     def read(
-        self,
-        ids_BT: Array,
-        memory: Any = None,
-        is_token_BT: Array | None = None,
-        randomness: Randomness | None = None,
+        self, ids_BT: Array, memory: Any = None, is_token_BT: Array | None = None, randomness: Randomness = None
     ) -> Reading:
         """Read more tokens after those in `memory`; without memory, from the beginning.
 
@@ -123,7 +120,7 @@ class TapeNetwork(ABC):
         memory: Any = None,
         *,
         count: int | None = None,
-        randomness: Randomness | None = None,
+        randomness: Randomness = None,
         is_measured: bool = False,
     ) -> TapeLoss:
         """Record the loss on the current tape: Σ -ln p(target), divided by `count` or else the number of targets.
@@ -152,8 +149,13 @@ class TapeNetwork(ABC):
 
     def logits(self, features: Node) -> Module:
         """The logits U h + c, or U h without a bias c, including those of the padding rows of the table."""
-        learned = [self.table if self.tied else self.parameters["head.weight"], self.parameters.get("head.bias")]
-        return Linear().apply_fwd(features, *(each for each in learned if each is not None))
+        tied = [self.table] if self.tied else []
+        return Linear().apply_fwd(features, *tied, *self.learned("head"))
+
+    def learned(self, name: str) -> list[Parameter]:
+        """The weight and the bias of that name, those of them that there are."""
+        names = (f"{name}.{part}" for part in ("weight", "bias"))
+        return [self.parameters[each] for each in names if each in self.parameters]
 
     def flops_per_token(self) -> float:
         """Floating-point operations to train on one token."""
@@ -163,11 +165,11 @@ class TapeNetwork(ABC):
 
     def project(self, features: Module) -> Module:
         """Project the features to the width of a tied table, if the two widths differ."""
-        projection = self.parameters.get("projection.weight")
-        return features if projection is None else Linear().apply_fwd(features, projection)
+        projection = self.learned("projection")
+        return Linear().apply_fwd(features, *projection) if projection else features
 
-    def embed(self, ids: Array, token_dropout: float, randomness: Randomness | None) -> Module:
-        """The embeddings E x; with a random generator, some tokens are dropped everywhere in the batch."""
+    def embed(self, ids: Array, token_dropout: float, randomness: Randomness) -> Module:
+        """The embeddings E x; in training, some tokens are dropped everywhere in the batch."""
         embedded: Module = Embedding().apply_fwd(self.table, Value(ids, "ids"))
         if self.scale != 1:
             embedded = Scale(self.scale).apply_fwd(embedded)
@@ -177,7 +179,7 @@ class TapeNetwork(ABC):
         return Multiply().apply_fwd(embedded, Value(mask_V[ids][..., None], "mask"))
 
 
-def dropout(x: Node, share: float, randomness: Randomness | None, shape: tuple[int, ...] | None = None) -> Node:
+def dropout(x: Node, share: float, randomness: Randomness, shape: Shape | None = None) -> Node:
     """z = m ⊙ x, with a mask that is 0 for a share of the numbers; without a random generator, x itself.
 
     `shape` is the shape of the mask, by default that of x; an axis of length 1 has one mask for all.
@@ -187,7 +189,7 @@ def dropout(x: Node, share: float, randomness: Randomness | None, shape: tuple[i
     return Multiply().apply_fwd(x, Value(keep_mask(shape or x.out_tensor.shape, share, randomness), "mask"))
 
 
-def keep_mask(shape: tuple[int, ...], share: float, randomness: Randomness) -> Array:
+def keep_mask(shape: Shape, share: float, randomness: Generator) -> Array:
     """A dropout mask: 0 where a number is dropped, else 1 / (1 - share), so that the expectation stays the same."""
     return (randomness.random(shape, np.float32) >= share) / np.float32(1 - share)
 
@@ -205,7 +207,7 @@ def shapes_with_tables(
     return {**found, "head.bias": (rows,)}
 
 
-def fill_table(weight: Array, name: str, config: Any, randomness: Randomness) -> None:
+def fill_table(weight: Array, name: str, config: Any, randomness: Generator) -> None:
     """Write initial values into the embedding table, the head or the projection; leave other parameters alone."""
     if name == "embedding.weight":
         # looked-up vectors have variance 1; a table tied to the head is smaller, and scaled up at the lookup

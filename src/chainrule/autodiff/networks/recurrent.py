@@ -10,8 +10,10 @@ as data (truncated back-propagation through time). `networks/recurrent/rnn.py` i
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from chainrule.autodiff.networks.cells import CellState, find_cell
 from chainrule.autodiff.networks.network import (
@@ -53,7 +55,7 @@ class TapeRecurrent(TapeNetwork):
         return shapes_with_tables(config, vocab_size, found, below)
 
     @classmethod
-    def fill(cls, weight: Array, name: str, config: RecurrentConfig, randomness: Randomness) -> None:
+    def fill(cls, weight: Array, name: str, config: RecurrentConfig, randomness: Generator) -> None:
         fill_table(weight, name, config, randomness)
         gates = np.split(weight, GATES[config.cell]) if name.startswith("layers") else []
         if "bias_ih" in name and config.cell == "lstm":
@@ -70,15 +72,11 @@ class TapeRecurrent(TapeNetwork):
         return RecurrentMemory(tuple(tuple(_value(part) for part in state) for state in self._first(batch_size)))
 
     def read(
-        self,
-        ids_BT: Array,
-        memory: RecurrentMemory | None = None,
-        is_token_BT: Array | None = None,
-        randomness: Randomness | None = None,
+        self, ids_BT: Array, memory: Any = None, is_token_BT: Array | None = None, randomness: Randomness = None
     ) -> Reading:
         """Read tokens as in `TapeNetwork.read`; with `is_token_BT`, no gradient flows through the states."""
         config = self.config
-        states = self._first(len(ids_BT)) if memory is None else _as_nodes(memory)
+        states = self._first(len(ids_BT), memory)
         # time first, so that a step is contiguous in memory
         x: Node = self.embed(ids_BT.T, config.embedding_dropout, randomness)
         x = dropout(x, config.input_dropout, randomness, _one_mask(x))
@@ -108,12 +106,11 @@ class TapeRecurrent(TapeNetwork):
         return terms[0] if terms else None
 
     def _layer(
-        self, i: int, x_TBD: Node, state: CellState, is_token_TB: Array | None, randomness: Randomness | None
+        self, i: int, x_TBD: Node, state: CellState, is_token_TB: Array | None, randomness: Randomness
     ) -> tuple[Module, CellState]:
         """The outputs of layer i at each time, [T, B, H], and its state after each row's last token."""
-        W, U, b, d = (
-            self.parameters[LAYER.format(i, name)] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        )
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        W, U, b, d = (self.parameters[LAYER.format(i, name)] for name in names)
         U_kept = dropout(U, self.config.weight_dropout, randomness)
         # W x_t + b does not depend on the state: all times at once
         Wx = Linear().apply_fwd(x_TBD, W, b)
@@ -126,8 +123,10 @@ class TapeRecurrent(TapeNetwork):
             state = new if is_token_TB is None else _keep_where(is_token_TB[t], new, state)
         return Stack(axis=0).apply_fwd(*outputs), state
 
-    def _first(self, batch_size: int) -> list[CellState]:
-        """The initial state of each layer: zeros, or learned vectors."""
+    def _first(self, batch_size: int, memory: RecurrentMemory | None = None) -> list[CellState]:
+        """The state of each layer before the first token: that of the memory, zeros, or learned vectors."""
+        if memory is not None:
+            return [tuple(Value(part_BH, "state") for part_BH in state) for state in memory.states]
         parts, widths = range(PARTS[self.config.cell]), self.config.widths
         if not self.config.learned_start:
             dtype = self.table.out_tensor.dtype
@@ -168,11 +167,7 @@ def _value(part: Node) -> Array:
     return part.out_tensor.copy()
 
 
-def _as_nodes(memory: RecurrentMemory) -> list[CellState]:
-    return [tuple(Value(part_BH, "state") for part_BH in state) for state in memory.states]
-
-
-def _orthogonal(size: int, randomness: Randomness) -> Array:
+def _orthogonal(size: int, randomness: Generator) -> Array:
     """A random orthogonal matrix, which keeps the norm of a vector however often it is multiplied by it."""
     q, r = np.linalg.qr(randomness.normal(size=(size, size)))
     # multiplied by the signs of R's diagonal, Q is uniformly distributed over the orthogonal matrices

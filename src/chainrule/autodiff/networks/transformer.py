@@ -13,12 +13,12 @@ of features.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 
 from chainrule.autodiff.networks.network import Randomness, Reading, Shape, TapeNetwork, dropout, keep_mask
 from chainrule.autodiff.tape.attention import MergeHeads, Rotate, ScaledDotProductAttention, SplitHeads
@@ -29,7 +29,14 @@ from chainrule.autodiff.tape.tape import Module
 from chainrule.networks.config import padded_size
 from chainrule.networks.transformer.config import TransformerConfig
 
-Parameters: TypeAlias = Mapping[str, Parameter]
+
+class Places(NamedTuple):
+    """The positions 0 to T-1, as the attention of every layer uses them."""
+
+    rotation: tuple[Array, Array] | None = None
+    """cos and sin for `Rotate`, where positions are rotary."""
+    bias_HTT: Array | None = None
+    """The bias of the scores, with ALiBi."""
 
 
 class TapeTransformer(TapeNetwork):
@@ -54,7 +61,7 @@ class TapeTransformer(TapeNetwork):
         return found if config.tied else {**found, "head.weight": (rows, width)}
 
     @classmethod
-    def fill(cls, weight: Array, name: str, config: TransformerConfig, randomness: Randomness) -> None:
+    def fill(cls, weight: Array, name: str, config: TransformerConfig, randomness: Generator) -> None:
         if weight.ndim == 2:
             # weights whose output is added to x: the variance of a sum of 2L parts is 2L times theirs
             added = 0.0 if config.zero_init else (2 * config.layers) ** -0.5
@@ -79,43 +86,125 @@ class TapeTransformer(TapeNetwork):
         """Return None: there is no memory but the tokens of the window, which are read again with each new one."""
 
     def read(
-        self,
-        ids_BT: Array,
-        memory: Any = None,
-        is_token_BT: Array | None = None,
-        randomness: Randomness | None = None,
+        self, ids_BT: Array, memory: Any = None, is_token_BT: Array | None = None, randomness: Randomness = None
     ) -> Reading:
         if memory is not None:
             raise ValueError("a Transformer on the tape keeps no memory: read the tokens of the window together")
-        # padding at the end is seen by nothing that comes before it
-        return Reading(self.features(ids_BT, randomness), None)
-
-    def features(self, ids: Array, randomness: Randomness | None = None) -> Module:
-        """Norm(xᴸ), the features [..., T, D] of the tokens [..., T] of a window."""
-        config, steps = self.config, ids.shape[-1]
+        config, steps = self.config, ids_BT.shape[1]
         if steps > config.window:
             raise ValueError(f"a window of {config.window} tokens was given {steps}: read the last of them only")
-        places = find_places(config, steps)
-        x: Node = dropout(self.embed_at(ids, randomness), config.embedding_dropout, randomness)
+        places = self.places(steps)
+        # padding at the end is seen by nothing that comes before it
+        x: Node = dropout(self.embed_at(ids_BT, randomness), config.embedding_dropout, randomness)
         for layer in range(config.layers):
-            x = block(self.parameters, f"blocks.{layer}", config, x, places, randomness)
+            x = self.block(layer, x, places, randomness)
         # pre-norm blocks do not normalise their sum, so that is done after the last one
-        return norm(self.parameters, "norm", config, x) if config.placement == "pre" else _as_module(x)
+        features = self.norm("norm", x) if config.placement == "pre" else x
+        assert isinstance(features, Module)  # there is at least one layer
+        return Reading(features, None)
 
-    def embed_at(self, ids: Array, randomness: Randomness | None = None) -> Module:
+    def embed_at(self, ids: Array, randomness: Randomness = None) -> Module:
         """x⁰ = E[id] + position, or the norm of that."""
-        x = self._placed(ids, randomness)
-        return norm(self.parameters, "embedding_norm", self.config, x) if self.config.embedding_norm else x
-
-    def _placed(self, ids: Array, randomness: Randomness | None) -> Module:
-        """E[id] + position."""
         config, steps = self.config, ids.shape[-1]
         x = self.embed(ids, config.token_dropout, randomness)
         if config.positions == "learned":
-            return Add().apply_fwd(x, Slice(slice(0, steps)).apply_fwd(self.parameters["positions.added_TD"]))
-        if config.positions == "sinusoidal":
-            return Add().apply_fwd(x, Value(sinusoidal_table(steps, config.width), "positions"))
-        return x
+            x = Add().apply_fwd(x, Slice(slice(0, steps)).apply_fwd(self.parameters["positions.added_TD"]))
+        elif config.positions == "sinusoidal":
+            x = Add().apply_fwd(x, Value(sinusoidal_table(steps, config.width), "positions"))
+        return self.norm("embedding_norm", x) if config.embedding_norm else x
+
+    def places(self, steps: int) -> Places:
+        """The positions of a text of `steps` tokens."""
+        config = self.config
+        if config.positions == "rotary":
+            return Places(rotation=rotary_tables(steps, config.head_size, config.rotary_base))
+        if config.positions == "alibi":
+            return Places(bias_HTT=alibi_bias(config.heads, steps))
+        return Places()
+
+    # -- the block: norms, and a feed-forward part after attention --------------------------------------------
+    #
+    # pre:   x + f(Norm(x))
+    # post:  Norm(x + f(x))                    f is attention, then the feed-forward part
+
+    def block(self, layer: int, x: Node, places: Places, randomness: Randomness = None) -> Module:
+        """Attention, then the feed-forward part, each with a residual connection and a norm."""
+        name = f"blocks.{layer}"
+        attend = partial(self.self_attention, f"{name}.attention", places=places, randomness=randomness)
+        transform = partial(self.feed_forward, f"{name}.feedforward", randomness=randomness)
+        x = self._residual(f"{name}.attention_norm", x, attend, randomness)
+        return self._residual(f"{name}.feedforward_norm", x, transform, randomness)
+
+    def _residual(self, name: str, x: Node, part: Callable[[Node], Module], randomness: Randomness) -> Module:
+        """Apply a part of a block with its residual connection and its norm, which has that name."""
+        is_pre, config = self.config.placement == "pre", self.config
+        # x + f(Norm(x)), or Norm(x + f(x))
+        added: Node = part(self.norm(name, x) if is_pre else x)
+        # dropout of single features and, by `layer_dropout`, of whole rows
+        added = dropout(added, config.dropout, randomness)
+        added = dropout(added, config.layer_dropout, randomness, (len(added.out_tensor), 1, 1))
+        z = Add().apply_fwd(x, added)
+        return z if is_pre else self.norm(name, z)
+
+    def norm(self, name: str, x: Node) -> Module:
+        """LayerNorm or RMSNorm of x, with the gain and the shift that there are."""
+        kind = LayerNorm if self.config.norm == "layernorm" else RMSNorm
+        return kind(self.config.norm_eps).apply_fwd(x, *self.learned(name))
+
+    def linear(self, name: str, x: Node) -> Module:
+        """W x + b, or W x if there is no bias of that name."""
+        return Linear().apply_fwd(x, *self.learned(name))
+
+    def feed_forward(self, name: str, x: Node, randomness: Randomness = None) -> Module:
+        """f(x) = W₂ φ(W₁ x + b₁) + b₂, for each token by itself."""
+        hidden = activate(self.config.activation, self.linear(f"{name}.up", x))
+        return self.linear(f"{name}.out", dropout(hidden, self.config.hidden_dropout, randomness))
+
+    # -- multi-head self-attention: each token compares its query with the keys of the tokens so far -----------
+    #
+    # [Q; K; V] = W x + b                      for each head
+    # A = softmax(Q Kᵀ / sqrt(d_k)) V          a mean of the values, weighted by how well the keys match
+    # z = W_out [A_1; ...; A_H] + b_out
+    #
+    # Query heads may share a head of keys and values: each has its own (multi-head), all share one (multi-query),
+    # or groups of them do (grouped-query).
+
+    def self_attention(self, name: str, x: Node, places: Places, randomness: Randomness = None) -> Module:
+        """Attention of each token x_t to the tokens up to t: x and the result are [..., T, D]."""
+        H, G, size = self.config.heads, self.config.kv_heads, self.config.head_size
+        qkv = self.linear(f"{name}.qkv", x)
+        # queries, keys and values stand side by side in one matrix
+        q, k, v = (
+            SplitHeads(heads).apply_fwd(Slice(np.s_[..., first * size : (first + heads) * size]).apply_fwd(qkv))
+            for first, heads in ((0, H), (H, G), (H + G, G))
+        )
+        query, key = (
+            self._positioned(each, places, self.parameters.get(f"{name}.{letter}_gain_K"))
+            for letter, each in (("q", q), ("k", k))
+        )
+        taken = self._attend(query, key, v, places.bias_HTT, randomness)
+        return self.linear(f"{name}.out", MergeHeads().apply_fwd(taken))
+
+    def _positioned(self, x: Module, places: Places, gain_K: Parameter | None) -> Module:
+        """Queries or keys [..., T, K], normalised and rotated if the design says so."""
+        if self.config.qk_norm:
+            x = RMSNorm(self.config.norm_eps).apply_fwd(*(x,) if gain_K is None else (x, gain_K))
+        return x if places.rotation is None else Rotate(*places.rotation).apply_fwd(x)
+
+    def _attend(self, q: Module, k: Module, v: Module, bias: Array | None, randomness: Randomness) -> Module:
+        """softmax(Q Kᵀ / sqrt(d_k) + B) V, [..., H, T, K]: head h of queries goes with head h // R of the keys."""
+        G, R = self.config.kv_heads, self.config.heads // self.config.kv_heads
+        *leading, H, T, K = shape = q.out_tensor.shape
+        scores = (*leading, H, T, T)
+        if R > 1:
+            # an axis of length 1 in keys and values serves all R heads of a group
+            q = Reshape(*leading, G, R, T, K).apply_fwd(q)
+            k, v = (Reshape(*leading, G, 1, T, K).apply_fwd(each) for each in (k, v))
+            bias, scores = None if bias is None else bias.reshape(G, R, T, T), (*leading, G, R, T, T)
+        share = self.config.attention_dropout
+        keep = keep_mask(scores, share, randomness) if randomness is not None and share else None
+        taken: Module = ScaledDotProductAttention(causal=True, bias=bias, keep=keep).apply_fwd(q, k, v)
+        return Reshape(*shape).apply_fwd(taken) if R > 1 else taken
 
     def flops_per_token(self) -> float:
         """Floating-point operations of training on a token of a full window, as the torch network counts them."""
@@ -123,11 +212,6 @@ class TapeTransformer(TapeNetwork):
         matrices = (one.out_tensor for name, one in self.parameters.items() if name.startswith("blocks."))
         products = sum(tensor.size for tensor in matrices if tensor.ndim == 2) + table.out_tensor.size
         return 6.0 * products + 12.0 * config.layers * config.window * config.width
-
-
-def _as_module(x: Node) -> Module:
-    assert isinstance(x, Module)  # there is at least one layer
-    return x
 
 
 def _block(config: TransformerConfig, name: str) -> dict[str, Shape]:
@@ -155,43 +239,6 @@ def _norm(config: TransformerConfig, name: str) -> dict[str, Shape]:
     return {f"{name}.{part}": (config.width,) for part in parts} if config.gain else {}
 
 
-# -- the block: norms, and a feed-forward part after attention ------------------------------------------------
-#
-# pre:   x + f(Norm(x))
-# post:  Norm(x + f(x))                        f is attention, then the feed-forward part
-
-
-def block(
-    parameters: Parameters,
-    name: str,
-    config: TransformerConfig,
-    x: Node,
-    places: Places,
-    randomness: Randomness | None = None,
-) -> Module:
-    """Attention, then the feed-forward part, each with a residual connection and a norm."""
-    attend = partial(self_attention, parameters, f"{name}.attention", config, places=places, randomness=randomness)
-    transform = partial(feed_forward, parameters, f"{name}.feedforward", config, randomness=randomness)
-    x = _residual(parameters, f"{name}.attention_norm", config, x, attend, randomness)
-    return _residual(parameters, f"{name}.feedforward_norm", config, x, transform, randomness)
-
-
-def norm(parameters: Parameters, name: str, config: TransformerConfig, x: Node) -> Module:
-    """LayerNorm or RMSNorm of x, with the gain and the shift that there are."""
-    found = (parameters.get(f"{name}.{part}") for part in ("weight", "bias"))
-    learned = [each for each in found if each is not None]
-    kind = LayerNorm if config.norm == "layernorm" else RMSNorm
-    return kind(config.norm_eps).apply_fwd(x, *learned)
-
-
-def feed_forward(
-    parameters: Parameters, name: str, config: TransformerConfig, x: Node, randomness: Randomness | None = None
-) -> Module:
-    """f(x) = W₂ φ(W₁ x + b₁) + b₂, for each token by itself."""
-    hidden = activate(config.activation, linear(parameters, f"{name}.up", x))
-    return linear(parameters, f"{name}.out", dropout(hidden, config.hidden_dropout, randomness))
-
-
 def activate(activation: str, z: Module) -> Module:
     """φ(z); for swiglu, the first half of z is a gate for the second half."""
     if activation == "gelu":
@@ -207,96 +254,6 @@ def activate(activation: str, z: Module) -> Module:
     # max(0, z), and of relu2 its square
     relu = ReLU().apply_fwd(z)
     return Multiply().apply_fwd(relu, relu) if activation == "relu2" else relu
-
-
-def _residual(
-    parameters: Parameters,
-    name: str,
-    config: TransformerConfig,
-    x: Node,
-    part: Callable[[Node], Module],
-    randomness: Randomness | None,
-) -> Module:
-    """Apply a part of a block with its residual connection and its norm."""
-    if config.placement == "pre":
-        # x + f(Norm(x))
-        return Add().apply_fwd(x, _dropped(part(norm(parameters, name, config, x)), config, randomness))
-    # Norm(x + f(x))
-    return norm(parameters, name, config, Add().apply_fwd(x, _dropped(part(x), config, randomness)))
-
-
-def _dropped(added: Node, config: TransformerConfig, randomness: Randomness | None) -> Node:
-    """f(x) after dropout, in training: of single features and, by `layer_dropout`, of whole rows."""
-    added = dropout(added, config.dropout, randomness)
-    return dropout(added, config.layer_dropout, randomness, (len(added.out_tensor), 1, 1))
-
-
-# -- multi-head self-attention: each token compares its query with the keys of the tokens so far ---------------
-#
-# [Q; K; V] = W x + b                          for each head
-# A = softmax(Q Kᵀ / sqrt(d_k)) V              a mean of the values, weighted by how well the keys match
-# z = W_out [A_1; ...; A_H] + b_out
-#
-# Query heads may share a head of keys and values: each has its own (multi-head), all share one (multi-query), or
-# groups of them do (grouped-query).
-
-
-def linear(parameters: Parameters, name: str, x: Node) -> Module:
-    """W x + b, or W x if there is no bias of that name."""
-    learned = [parameters[f"{name}.weight"], parameters.get(f"{name}.bias")]
-    return Linear().apply_fwd(x, *(each for each in learned if each is not None))
-
-
-def self_attention(
-    parameters: Parameters,
-    name: str,
-    config: TransformerConfig,
-    x: Node,
-    places: Places,
-    randomness: Randomness | None = None,
-) -> Module:
-    """Attention of each token x_t to the tokens up to t: x and the result are [..., T, D]."""
-    H, G, size = config.heads, config.kv_heads, config.head_size
-    qkv = linear(parameters, f"{name}.qkv", x)
-    # queries, keys and values stand side by side in one matrix
-    q, k, v = (
-        SplitHeads(heads).apply_fwd(Slice(np.s_[..., first * size : (first + heads) * size]).apply_fwd(qkv))
-        for first, heads in ((0, H), (H, G), (H + G, G))
-    )
-    gains = (parameters[f"{name}.{each}_gain_K"] if config.qk_gain else None for each in "qk")
-    query, key = (_positioned(each, config, places, gain) for each, gain in zip((q, k), gains, strict=True))
-    taken = _attend(query, key, v, config, places.bias_HTT, randomness)
-    return linear(parameters, f"{name}.out", MergeHeads().apply_fwd(taken))
-
-
-def _positioned(x: Module, config: TransformerConfig, places: Places, gain_K: Node | None) -> Module:
-    """Queries or keys [..., T, K], normalised and rotated if the design says so."""
-    if config.qk_norm:
-        x = RMSNorm(config.norm_eps).apply_fwd(*(x,) if gain_K is None else (x, gain_K))
-    return x if places.rotation is None else Rotate(*places.rotation).apply_fwd(x)
-
-
-def _attend(
-    q: Module,
-    k: Module,
-    v: Module,
-    config: TransformerConfig,
-    bias_HTT: Array | None,
-    randomness: Randomness | None,
-) -> Module:
-    """softmax(Q Kᵀ / sqrt(d_k) + B) V, [..., H, T, K]: head h of the queries goes with head h // R of the keys."""
-    G, R = config.kv_heads, config.heads // config.kv_heads
-    *leading, H, T, K = shape = q.out_tensor.shape
-    bias, scores = bias_HTT, (*leading, H, T, T)
-    if R > 1:
-        # an axis of length 1 in keys and values serves all R heads of a group
-        q = Reshape(*leading, G, R, T, K).apply_fwd(q)
-        k, v = (Reshape(*leading, G, 1, T, K).apply_fwd(each) for each in (k, v))
-        bias, scores = None if bias is None else bias.reshape(G, R, T, T), (*leading, G, R, T, T)
-    share = config.attention_dropout
-    keep = keep_mask(scores, share, randomness) if randomness is not None and share else None
-    taken: Module = ScaledDotProductAttention(causal=True, bias=bias, keep=keep).apply_fwd(q, k, v)
-    return Reshape(*shape).apply_fwd(taken) if R > 1 else taken
 
 
 # -- positions: attention alone sees a set of tokens, not a sequence -------------------------------------------
@@ -339,22 +296,3 @@ def alibi_bias(heads: int, steps: int) -> Array:
     distance_TT = np.arange(steps)[:, None] - np.arange(steps)
     bias_HTT: Array = -alibi_slopes(heads).astype(np.float64)[:, None, None] * distance_TT
     return bias_HTT
-
-
-@dataclass(frozen=True)
-class Places:
-    """The positions 0 to T-1, as the attention of every layer uses them."""
-
-    rotation: tuple[Array, Array] | None = None
-    """cos and sin for `Rotate`, where positions are rotary."""
-    bias_HTT: Array | None = None
-    """The bias of the scores, with ALiBi."""
-
-
-def find_places(config: TransformerConfig, steps: int) -> Places:
-    """The positions of a text of `steps` tokens."""
-    if config.positions == "rotary":
-        return Places(rotation=rotary_tables(steps, config.head_size, config.rotary_base))
-    if config.positions == "alibi":
-        return Places(bias_HTT=alibi_bias(config.heads, steps))
-    return Places()

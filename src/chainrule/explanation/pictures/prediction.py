@@ -30,7 +30,7 @@ from chainrule.autodiff.networks.cells import CellState, find_cell
 from chainrule.autodiff.networks.feedforward import ACTIVATIONS, TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.networks.recurrent import LAYER, TapeRecurrent
-from chainrule.autodiff.networks.transformer import TapeTransformer, block, find_places, norm
+from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.autodiff.tape.attention import ScaledDotProductAttention, SplitHeads
 from chainrule.autodiff.tape.losses import SoftmaxCrossEntropy
 from chainrule.autodiff.tape.modules import Add, Embedding, Linear, Scale, Sum
@@ -38,7 +38,7 @@ from chainrule.autodiff.tape.moves import Concat, Slice, Stack
 from chainrule.autodiff.tape.nodes import Node, Parameter, Value
 from chainrule.autodiff.tape.tape import Module, current_tape
 from chainrule.explanation.pictures.graph import subscript, superscript
-from chainrule.networks.config import PARTS, BagOfWordsConfig, FeedforwardConfig
+from chainrule.networks.config import PARTS, HiddenLayersConfig
 from chainrule.networks.memory import RecurrentMemory, Sums
 
 _LETTERS = {
@@ -116,7 +116,7 @@ class Prediction:
         s = self._named("s", Sum(axis=0).apply_fwd(Stack(axis=0).apply_fwd(*vectors)))
         return self._projected(self._hidden(network.config, self._named("m", Scale(1 / count).apply_fwd(s))))
 
-    def _hidden(self, config: BagOfWordsConfig | FeedforwardConfig, x: Module) -> Module:
+    def _hidden(self, config: HiddenLayersConfig, x: Module) -> Module:
         h = x
         for i in range(config.layers):
             layer = subscript(i + 1) if config.layers > 1 else ""
@@ -180,17 +180,17 @@ class Prediction:
             self._named("e", embedded)
             if not isinstance(position, Module):
                 self._named("P", position)
-        places = find_places(config, len(ids))
+        places = drawn.places(len(ids))
         for layer in range(config.layers):
             before, number = len(tape), superscript(layer + 1)
-            x = self._named("h" + number, block(drawn.parameters, f"blocks.{layer}", config, x, places))
+            x = self._named("h" + number, drawn.block(layer, x, places))
             modules = tape.modules[before:]
             split = [module for module in modules if isinstance(module, SplitHeads)]
             taken = [module for module in modules if isinstance(module, ScaledDotProductAttention)]
             for letter, module in zip("qkvA", [*split, *taken], strict=True):
                 self._named(letter + number, module)
         if config.placement == "pre":
-            x = norm(drawn.parameters, "norm", config, x)
+            x = drawn.norm("norm", x)
         # the next token is predicted from the last row alone
         return Slice(-1).apply_fwd(x)
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from chainrule.errors import TokenizerError
+from chainrule.tokens.published import PublishedTokenizer
 
 Definition = dict[str, Any]
 
@@ -27,6 +32,28 @@ def definition_of(
         "post_processor": None,
         "decoder": decoder,
         "model": dict(model),
+    }
+
+
+def made(definition: Definition, path: Path, **tokens: Any) -> PublishedTokenizer:
+    """The tokenizer of a definition that was read from a file, with its special tokens; an error names the file."""
+    try:
+        return PublishedTokenizer(json.dumps(definition, ensure_ascii=False), **tokens)
+    except TokenizerError as error:
+        raise TokenizerError(f"{path}: {error}") from None
+
+
+def configuration(longest: int, *, splits: bool, **names: Any) -> dict[str, Any]:
+    """A tokenizer_config.json for a model that reads at most `longest` tokens, and the names of special tokens.
+
+    `splits`: a text never becomes a special token.
+    """
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": longest,
+        "clean_up_tokenization_spaces": False,
+        "split_special_tokens": splits,
+        **names,
     }
 
 

@@ -12,8 +12,24 @@ from typing import Any
 
 from chainrule.contract.lm import Context, start_token
 from chainrule.errors import TokenizerError
-from chainrule.interop.vocabularies.definitions import Definition, added_token, replace, steps, surrounded_by
-from chainrule.interop.vocabularies.files import folder_description, json_tokenizer, read_json
+from chainrule.interop.vocabularies.definitions import (
+    Definition,
+    added_token,
+    configuration,
+    made,
+    replace,
+    steps,
+    surrounded_by,
+)
+from chainrule.interop.vocabularies.files import (
+    added_ids,
+    folder_description,
+    plain,
+    processors,
+    read_json,
+    template_end,
+    token_content,
+)
 from chainrule.interop.vocabularies.ours import LINE_END, definition_and_names, token_name
 from chainrule.masked.contract import MASK
 from chainrule.masked.filling import gaps_take_spaces
@@ -21,6 +37,7 @@ from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.published import PublishedTokenizer
 
 _USUAL = {"mask_token": MASK, "cls_token": "[CLS]", "sep_token": "[SEP]"}
+_INPUTS = {"model_input_names": ["input_ids", "attention_mask"]}
 _UNSEEN = "<s> "  # with a space, which no piece of a text has at its end
 
 
@@ -55,7 +72,7 @@ def masked_files(tokenizer: Tokenizer, context: Context, longest: int) -> tuple[
     mask_name = next(token["content"] for token in definition["added_tokens"] if token["id"] == mask)
     definition["post_processor"] = surrounded_by((start, start_name), (end, end_name))
     names = {"mask_token": mask_name, "pad_token": end_name, "sep_token": end_name}
-    return definition, {**_configuration(longest), "split_special_tokens": False, **names}
+    return definition, configuration(longest, splits=False, **_INPUTS, **names)
 
 
 def source_files(tokenizer: Tokenizer, longest: int, *, starts: bool) -> tuple[Definition, dict[str, Any]]:
@@ -73,7 +90,7 @@ def source_files(tokenizer: Tokenizer, longest: int, *, starts: bool) -> tuple[D
         before = definition.get("normalizer")
         definition["normalizer"] = one_line if before is None else steps("normalizers", one_line, before)
     definition["post_processor"] = surrounded_by(first if starts else None, (tokenizer.eos, end_name))
-    return definition, {**_configuration(longest), "split_special_tokens": True, **names, "eos_token": end_name}
+    return definition, configuration(longest, splits=True, **_INPUTS, **{**names, "eos_token": end_name})
 
 
 def _hide_start(definition: Definition, bos: int) -> None:
@@ -88,15 +105,6 @@ def _hide_start(definition: Definition, bos: int) -> None:
     vocabulary[_UNSEEN] = bos
 
 
-def _configuration(longest: int) -> dict[str, Any]:
-    return {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": longest,
-        "clean_up_tokenization_spaces": False,
-        "model_input_names": ["input_ids", "attention_mask"],
-    }
-
-
 # -- reading ----------------------------------------------------------------------------------------------
 
 
@@ -108,7 +116,7 @@ def masked_tokenizer(folder: Path, size: int) -> PublishedTokenizer:
     for what, token in (("mask_token", mask), ("cls_token", first), ("sep_token", last)):
         if token is None:
             raise TokenizerError(f"{path}: a masked model needs a {what}, which is not given")
-    return _made(path, described, size, start=first, stop=last, mask=mask)
+    return made(plain(definition, path), path, size=size, closes=True, start=first, stop=last, mask=mask)
 
 
 def source_tokenizer(folder: Path, size: int) -> PublishedTokenizer:
@@ -122,7 +130,7 @@ def source_tokenizer(folder: Path, size: int) -> PublishedTokenizer:
             raise TokenizerError(f"{folder}: an encoder-decoder needs a {what}, which is not given")
     if last not in (None, end):
         raise TokenizerError(f"{path}: sources end in the token {last}, and targets in {end}: they should be one")
-    return _made(path, described, size, start=start, stop=end, before=first)
+    return made(plain(definition, path), path, size=size, closes=True, start=start, stop=end, before=first)
 
 
 def _described(folder: Path) -> tuple[Path, Definition, dict[str, Any]]:
@@ -132,35 +140,17 @@ def _described(folder: Path) -> tuple[Path, Definition, dict[str, Any]]:
     return path, read_json(path), folder_description(folder)
 
 
-def _made(path: Path, described: Mapping[str, Any], size: int, **tokens: int | None) -> PublishedTokenizer:
-    named = {"bos_token_id": tokens["start"], "eos_token_id": tokens["stop"]}
-    others = {name: value for name, value in described.items() if not name.startswith(("bos_", "eos_"))}
-    found = json_tokenizer(path, described={**others, **named}, size=size)
-    try:
-        return PublishedTokenizer(found.definition, size=size, closes=True, **tokens)  # type: ignore[arg-type]
-    except TokenizerError as error:
-        raise TokenizerError(f"{path}: {error}") from None
-
-
 def _around(definition: Definition, described: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """The tokens that the tokenizer puts before and after a text; without such a step, those that are named."""
-    processor = definition.get("post_processor") or {}
-    for step in processor.get("processors", [processor]):
+    for step in processors(definition):
         if step.get("type") in ("BertProcessing", "RobertaProcessing"):
             return int(step["cls"][1]), int(step["sep"][1])
         if step.get("type") == "TemplateProcessing":
-            return _template_end(step, 0), _template_end(step, -1)
+            return template_end(step, 0), template_end(step, -1)
     return _named(definition, described, "cls_token"), _named(definition, described, "sep_token")
-
-
-def _template_end(step: Mapping[str, Any], place: int) -> int | None:
-    name = step["single"][place].get("SpecialToken", {}).get("id")
-    return None if name is None else int(step["special_tokens"][name]["ids"][0])
 
 
 def _named(definition: Definition, described: Mapping[str, Any], which: str) -> int | None:
     """The id of a special token, by the name that the folder gives it or else by its usual one."""
-    name = described.get(which, _USUAL[which])
-    name = name.get("content") if isinstance(name, dict) else name
-    ids = {token["content"]: int(token["id"]) for token in definition.get("added_tokens") or []}
-    return ids.get(name) if isinstance(name, str) else None
+    name = token_content(described.get(which, _USUAL[which]))
+    return added_ids(definition).get(name) if isinstance(name, str) else None

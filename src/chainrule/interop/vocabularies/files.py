@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from chainrule.errors import TokenizerError
 from chainrule.interop.vocabularies.definitions import (
@@ -16,6 +16,7 @@ from chainrule.interop.vocabularies.definitions import (
     bpe,
     byte_level,
     definition_of,
+    made,
     split,
     steps,
 )
@@ -41,14 +42,14 @@ _CONFIG = "tokenizer_config.json"
 _SIZES = {50256: "gpt2", 50280: "gpt2", 100256: "cl100k", 199998: "o200k"}
 
 
-def read_tokenizer(path: str | Path, *, pattern: str | None = None) -> PublishedTokenizer:
-    """The tokenizer of a file or folder.
+def read_tokenizer(path: str | Path, *, pattern: str | None = None, size: int | None = None) -> PublishedTokenizer:
+    """The tokenizer of a file or folder; `size` is the number of ids of the model in a folder.
 
     A folder has tokenizer.json, or encoder.json and vocab.bpe (also called vocab.json and merges.txt).
     """
     path = Path(path)
     if path.is_dir():
-        return _of_folder(path)
+        return _of_folder(path, size)
     if not path.is_file():
         raise TokenizerError(f"{path}: no such file")
     if path.suffix == ".tiktoken":
@@ -56,19 +57,19 @@ def read_tokenizer(path: str | Path, *, pattern: str | None = None) -> Published
     if path.suffix == ".model":
         return sentencepiece_tokenizer(path)
     if path.suffix == ".json":
-        return json_tokenizer(path)
+        return json_tokenizer(path, {})
     raise TokenizerError(f"{path}: expected tokenizer.json, a .tiktoken or a .model file, or a folder")
 
 
-def _of_folder(folder: Path) -> PublishedTokenizer:
+def _of_folder(folder: Path, size: int | None) -> PublishedTokenizer:
     described = folder_description(folder)
     if (folder / "tokenizer.json").is_file():
-        return json_tokenizer(folder / "tokenizer.json", described=described)
+        return json_tokenizer(folder / "tokenizer.json", described, size)
     for words, merges in (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")):
         if (folder / words).is_file() and (folder / merges).is_file():
-            return gpt2_tokenizer(folder / words, folder / merges)
+            return gpt2_tokenizer(folder / words, folder / merges, size)
     if (folder / "tokenizer.model").is_file():
-        return sentencepiece_tokenizer(folder / "tokenizer.model")
+        return sentencepiece_tokenizer(folder / "tokenizer.model", size)
     raise TokenizerError(f"{folder}: no tokenizer.json, vocab.json and merges.txt, or tokenizer.model in it")
 
 
@@ -99,47 +100,58 @@ def read_json(path: Path) -> dict[str, Any]:
     return data
 
 
-def json_tokenizer(
-    path: Path, *, described: Mapping[str, Any] | None = None, size: int | None = None
-) -> PublishedTokenizer:
+def json_tokenizer(path: Path, described: Mapping[str, Any], size: int | None = None) -> PublishedTokenizer:
     """The tokenizer of a tokenizer.json of the `tokenizers` library, with pieces of bytes or of SentencePiece."""
-    definition, described = read_json(path), described or {}
+    definition = read_json(path)
+    text_alone, ids = plain(definition, path), added_ids(definition)
+    stop = _token(described, "eos", ids)
+    found = (_started_by(definition), _token(described, "bos", ids), stop, ids.get(END_OF_TEXT))
+    start = next((token for token in found if token is not None), None)
+    if start is None:
+        raise TokenizerError(f"{path}: no token to begin a text with: neither bos_token nor eos_token is given")
+    return made(text_alone, path, size=size, start=start, stop=stop)
+
+
+def plain(definition: Definition, path: Path) -> Definition:
+    """The definition without the steps that add or cut off tokens; one of another kind is refused."""
     kind = (definition.get("model") or {}).get("type", "BPE")
     if kind not in ("BPE", "Unigram", "WordLevel", "WordPiece"):
         raise TokenizerError(f"{path}: a tokenizer of type {kind!r} cannot be read")
-    ids = {token["content"]: token["id"] for token in definition.get("added_tokens") or []}
-    start = _started_by(definition)
-    if start is None:
-        start = _token(described, "bos", ids)
-    stop = _token(described, "eos", ids)
-    start = stop if start is None else start
-    if start is None:
-        start = ids.get(END_OF_TEXT)
-    if start is None:
-        raise TokenizerError(f"{path}: no token to begin a text with: neither bos_token nor eos_token is given")
-    definition |= {"post_processor": None, "truncation": None, "padding": None}
-    text = json.dumps(definition, ensure_ascii=False)
-    try:
-        return PublishedTokenizer(text, size=size, start=start, stop=stop)
-    except TokenizerError as error:
-        raise TokenizerError(f"{path}: {error}") from None
+    return definition | {"post_processor": None, "truncation": None, "padding": None}
 
 
-def _started_by(definition: Mapping[str, Any]) -> int | None:
-    """The token that the tokenizer itself puts before a text."""
+def added_ids(definition: Definition) -> dict[str, int]:
+    """The ids of added tokens, special ones among them, by name."""
+    return {token["content"]: int(token["id"]) for token in definition.get("added_tokens") or []}
+
+
+def processors(definition: Definition) -> list[dict[str, Any]]:
+    """The steps that put tokens around a text."""
     processor = definition.get("post_processor") or {}
-    for step in processor.get("processors", [processor]):
-        first = (step.get("single") or [{}])[0]
-        name = first.get("SpecialToken", {}).get("id")
-        if step.get("type") == "TemplateProcessing" and name is not None:
-            return int(step["special_tokens"][name]["ids"][0])
-    return None
+    found: list[dict[str, Any]] = processor.get("processors", [processor])
+    return found
+
+
+def template_end(step: Mapping[str, Any], place: Literal[0, -1]) -> int | None:
+    """The token that a template puts before a text (0) or after it (-1)."""
+    name = (step.get("single") or [{}])[place].get("SpecialToken", {}).get("id")
+    return None if name is None else int(step["special_tokens"][name]["ids"][0])
+
+
+def _started_by(definition: Definition) -> int | None:
+    """The token that the tokenizer itself puts before a text."""
+    templates = [step for step in processors(definition) if step.get("type") == "TemplateProcessing"]
+    return next((first for step in templates if (first := template_end(step, 0)) is not None), None)
+
+
+def token_content(named: Any) -> Any:
+    """The name of a token, which may stand in an object with its properties."""
+    return named.get("content") if isinstance(named, dict) else named
 
 
 def _token(described: Mapping[str, Any], which: str, ids: Mapping[str, int]) -> int | None:
     """The id of the token that begins or ends a text, by its name or by its number."""
-    named = described.get(f"{which}_token")
-    name = named.get("content") if isinstance(named, dict) else named
+    name = token_content(described.get(f"{which}_token"))
     if isinstance(name, str) and name in ids:
         return ids[name]
     number = described.get(f"{which}_token_id")
@@ -147,7 +159,7 @@ def _token(described: Mapping[str, Any], which: str, ids: Mapping[str, int]) -> 
     return number if isinstance(number, int) else None
 
 
-def gpt2_tokenizer(words: Path, merges: Path) -> PublishedTokenizer:
+def gpt2_tokenizer(words: Path, merges: Path, size: int | None = None) -> PublishedTokenizer:
     """The tokenizer of GPT-2's encoder.json and vocab.bpe."""
     vocabulary = read_json(words)
     lines = merges.read_text(encoding="utf-8").split("\n")
@@ -163,7 +175,7 @@ def gpt2_tokenizer(words: Path, merges: Path) -> PublishedTokenizer:
         decoder=byte_level(),
         added=[added_token(end, END_OF_TEXT, special=True)],
     )
-    return _made(definition, words, end)
+    return made(definition, words, size=size, start=end, stop=end)
 
 
 def tiktoken_tokenizer(path: Path, pattern: str | None = None) -> PublishedTokenizer:
@@ -185,15 +197,16 @@ def tiktoken_tokenizer(path: Path, pattern: str | None = None) -> PublishedToken
         if len(token) > 1
     ]
     end, expression = max(ranks.values()) + 1, PATTERNS[chosen]
-    splitter = byte_level() if expression is None else None
+    words = byte_level()
+    if expression is not None:
+        words = steps("pretokenizers", split(expression, "Isolated"), byte_level(use_regex=False))
     definition = definition_of(
         bpe({spelled[token]: rank for token, rank in ranks.items()}, [pair for pair in merges if len(pair) == 2]),
-        pre_tokenizer=splitter
-        or steps("pretokenizers", split(str(expression), "Isolated"), byte_level(use_regex=False)),
+        pre_tokenizer=words,
         decoder=byte_level(),
         added=[added_token(end, END_OF_TEXT, special=True)],
     )
-    return _made(definition, path, end)
+    return made(definition, path, start=end, stop=end)
 
 
 def _halves(token: bytes, ranks: Mapping[bytes, int]) -> list[bytes]:
@@ -206,10 +219,3 @@ def _halves(token: bytes, ranks: Mapping[bytes, int]) -> list[bytes]:
             break
         parts[place : place + 2] = [parts[place] + parts[place + 1]]
     return parts
-
-
-def _made(definition: Definition, path: Path, end: int) -> PublishedTokenizer:
-    try:
-        return PublishedTokenizer(json.dumps(definition, ensure_ascii=False), start=end, stop=end)
-    except TokenizerError as error:
-        raise TokenizerError(f"{path}: {error}") from None

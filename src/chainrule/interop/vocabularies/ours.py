@@ -16,6 +16,7 @@ from chainrule.interop.vocabularies.definitions import (
     added_token,
     bpe,
     byte_level,
+    configuration,
     definition_of,
     replace,
     split,
@@ -38,15 +39,9 @@ def published_files(tokenizer: Tokenizer, context: Context, longest: int) -> tup
     definition, start_name, config = definition_and_names(tokenizer)
     start = start_token(tokenizer, context)
     if start != tokenizer.bos:
-        start_name = LINE_END if start == tokenizer.eos else str(_name(tokenizer, start))
+        start_name = LINE_END if start == tokenizer.eos else token_name(tokenizer, start)
     definition["post_processor"] = surrounded_by((start, start_name))
-    return definition, {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": longest,
-        "clean_up_tokenization_spaces": False,
-        "split_special_tokens": True,
-        **config,
-    }
+    return definition, configuration(longest, splits=True, **config)
 
 
 def rows_of(tokenizer: Tokenizer) -> int:
@@ -59,25 +54,24 @@ def never_written(tokenizer: Tokenizer) -> list[int]:
     return [i for i in (tokenizer.bos, tokenizer.unk) if i is not None and i < rows_of(tokenizer)]
 
 
-def token_name(tokenizer: PublishedTokenizer, token: int) -> str:
+def token_name(tokenizer: Tokenizer, token: int) -> str:
     """The name of a token in a published vocabulary."""
+    assert isinstance(tokenizer, PublishedTokenizer)
     name = tokenizer.reference.id_to_token(token)
     if name is None:
         raise TokenizerError(f"the token {token} has no name in the vocabulary")
     return str(name)
 
 
-def _name(tokenizer: Tokenizer, token: int | None) -> str | None:
-    assert isinstance(tokenizer, PublishedTokenizer)
-    return None if token is None else tokenizer.reference.id_to_token(token)
-
-
 def definition_and_names(tokenizer: Tokenizer) -> tuple[Definition, str, dict[str, Any]]:
     """tokenizer.json, the name of <s> in it, and the names of special tokens."""
     if isinstance(tokenizer, PublishedTokenizer):
-        names = {"bos_token": _name(tokenizer, tokenizer.start), "eos_token": _name(tokenizer, tokenizer.stop)}
-        pad = names["eos_token"] or names["bos_token"]
-        return tokenizer.to_json()["tokenizers"], "", {**names, "pad_token": pad}
+        first, last = (
+            None if token is None else tokenizer.reference.id_to_token(token)
+            for token in (tokenizer.start, tokenizer.stop)
+        )
+        names = {"bos_token": first, "eos_token": last, "pad_token": last or first}
+        return tokenizer.to_json()["tokenizers"], "", names
     if isinstance(tokenizer, SubwordTokenizer):
         found, start = _of_subwords(tokenizer), START
     elif isinstance(tokenizer, ByteTokenizer):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from chainrule.errors import MissingExtraError, TokenizerError
-from chainrule.interop.vocabularies.definitions import added_token, bpe, definition_of, replace, steps
+from chainrule.interop.vocabularies.definitions import added_token, bpe, definition_of, made, replace, steps
 from chainrule.tokens.published import PublishedTokenizer
 
 SPACE = "▁"
@@ -44,7 +43,7 @@ class Pieces:
     """Whether spaces at the ends are removed, and several made one."""
 
 
-def sentencepiece_tokenizer(path: Path) -> PublishedTokenizer:
+def sentencepiece_tokenizer(path: Path, size: int | None = None) -> PublishedTokenizer:
     """The tokenizer of a .model file of SentencePiece, by BPE or Unigram."""
     try:
         found = _parsed(path.read_bytes())
@@ -54,7 +53,7 @@ def sentencepiece_tokenizer(path: Path) -> PublishedTokenizer:
         raise TokenizerError(f"{path}: not a model of SentencePiece ({error})") from None
     if not found.pieces or found.algorithm not in (_UNIGRAM, _BPE):
         raise TokenizerError(f"{path}: expected a model of SentencePiece by BPE or Unigram")
-    return _tokenizer(found, path)
+    return _tokenizer(found, path, size)
 
 
 def llama2c_tokenizer(path: Path, size: int) -> PublishedTokenizer:
@@ -72,10 +71,10 @@ def llama2c_tokenizer(path: Path, size: int) -> PublishedTokenizer:
         raise TokenizerError(f"{path}: expected {size} tokens of llama2.c, found {len(pieces)}") from None
     if place != len(raw):
         raise TokenizerError(f"{path}: more than {size} tokens of llama2.c: a tokenizer of another model")
-    return _tokenizer(Pieces(pieces), path)
+    return _tokenizer(Pieces(pieces), path, size)
 
 
-def _tokenizer(found: Pieces, path: Path) -> PublishedTokenizer:
+def _tokenizer(found: Pieces, path: Path, size: int | None) -> PublishedTokenizer:
     """The same vocabulary for the `tokenizers` library."""
     names = [piece.text for piece in found.pieces]
     has_bytes = any(piece.type == _BYTE for piece in found.pieces)
@@ -93,14 +92,10 @@ def _tokenizer(found: Pieces, path: Path) -> PublishedTokenizer:
         if piece.type in (_UNKNOWN, _CONTROL, _USER)
     ]
     definition = definition_of(model, normalizer=_normalizer(found), decoder=_decoder(found), added=control)
-    text = json.dumps(definition, ensure_ascii=False)
     start, stop = (i if 0 <= i < len(names) else None for i in (found.bos, found.eos))
     if start is None and stop is None:
         raise TokenizerError(f"{path}: it has neither <s> nor </s>")
-    try:
-        return PublishedTokenizer(text, size=len(names), start=stop if start is None else start, stop=stop)  # type: ignore[arg-type]
-    except TokenizerError as error:
-        raise TokenizerError(f"{path}: {error}") from None
+    return made(definition, path, size=size or len(names), start=stop if start is None else start, stop=stop)
 
 
 def _merges(pieces: Sequence[Piece]) -> list[tuple[str, str]]:

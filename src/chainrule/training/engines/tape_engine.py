@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from chainrule.autodiff import Tape, no_grad
-from chainrule.autodiff.networks.network import Randomness, TapeNetwork
+from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.optim import Optimiser
 from chainrule.autodiff.tape_model import TapeModel
 from chainrule.contract.kinds import TrainingData
@@ -57,7 +57,7 @@ class TapeEngine(Engine):
     language_model = TapeModel
 
     def __init__(
-        self, network: TapeNetwork, settings: TrainingSettings, randomness: Randomness, model: Any = None
+        self, network: TapeNetwork, settings: TrainingSettings, randomness: np.random.Generator, model: Any = None
     ) -> None:
         self.network, self.settings, self.randomness, self.model = network, settings, randomness, model
         self.window = network.window
