@@ -15,7 +15,7 @@ from chainrule.cli.output import echo
 from chainrule.errors import CorpusError
 
 if TYPE_CHECKING:
-    from chainrule.contract.kinds import Task
+    from chainrule.contract.tasks import Task
 
 
 def _complete_corpus(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
@@ -110,15 +110,15 @@ def open_text(options: Mapping[str, Any], given: str) -> cr.Corpus:
     return cr.Corpus.from_text(given) if is_text else open_corpus(options, given)
 
 
-def open_examples(
-    options: Mapping[str, Any], task: Task, *given: Sequence[str] | None
-) -> list[cr.Corpus | cr.Pairs | None]:
-    """Open the examples of a task: pairs for translation, and a corpus for others; None for None."""
+def open_examples(options: Mapping[str, Any], task: Task, *given: Sequence[str] | None) -> list[Any]:
+    """Open the examples of a task; None for None."""
+    from chainrule.system.plugins import import_object
     from chainrule.text.files import form_of
     from chainrule.text.hub import is_dataset
 
-    if task != "translation":
-        return [*open_corpora(options, *given)]
+    if not task.has_sources:
+        made = import_object(task.examples)
+        return [None if corpus is None else made(corpus) for corpus in open_corpora(options, *given)]
     fields = [name for names in options["fields"] for name in names.split(",")]
     if options["files"]:
         raise click.UsageError("--files chooses among the files of a folder, and pairs are named file by file")
