@@ -16,8 +16,10 @@ from typing import Any
 import chainrule as cr
 from chainrule.contract.kinds import find_kind
 from chainrule.contract.lm import Context
+from chainrule.contract.tasks import find_task
 from chainrule.errors import ChainruleError
 from chainrule.settings import closed, parse
+from chainrule.system.plugins import import_object
 from chainrule.system.progress import SILENT, Progress
 
 
@@ -111,9 +113,8 @@ def run(
             resume=resume,
             **vars(recipe.check(**(settings or {}))),
         )
-        if find_kind(recipe.kind).task == "tagging":
-            return lm, cr.tagging.evaluate_tagger(lm, texts.test, progress=progress)  # type: ignore[arg-type]
-        return lm, cr.evaluate(lm, texts.test, progress=progress)
+        task = find_task(find_kind(recipe.kind).task)
+        return lm, import_object(task.evaluate)(lm, texts.test, progress=progress)
 
 
 def _opened(data: Path, names: str | tuple[str, str]) -> Path | cr.Pairs:

@@ -48,7 +48,7 @@ FLOORS = [
 
 # Inside a package of several folders, the same: a folder imports from the folders before it.
 INSIDE = {
-    "contract": ["model", "capabilities", "lm", "chain", "kinds"],
+    "contract": ["model", "capabilities", "lm", "chain", "tasks", "kinds"],
     "tokens": ["vocabulary", "words.splitting", "base"],
     "ngram": [
         "segments",

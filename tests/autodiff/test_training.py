@@ -23,6 +23,7 @@ from chainrule.contract.kinds import TrainingData, find_kind
 from chainrule.errors import Interrupted, SettingsError, TrainingError
 from chainrule.inference.neural_model import NeuralModel
 from chainrule.networks.config import count_parameters
+from chainrule.runs import prepare
 from chainrule.runs import train as pipeline
 from chainrule.training import loop, planning
 from chainrule.training import train as beginning
@@ -251,7 +252,7 @@ def test_what_only_torch_offers_is_refused(values: dict[str, Any], said: str) ->
 
 
 def test_what_is_refused_is_refused_before_the_text_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "encode_parts", lambda *_: pytest.fail("the text was read"))
+    monkeypatch.setattr(prepare, "encode_parts", lambda *_: pytest.fail("the text was read"))
     with pytest.raises(SettingsError, match="optimiser=muon is not for engine=tape"):
         cr.train("gru", TOY, engine="tape", optimiser="muon")
 

@@ -383,7 +383,7 @@ def test_a_bug_is_one_line_and_exit_code_1(
     def broken(*args: object, **options: object) -> None:
         raise RuntimeError("two\nlines")
 
-    monkeypatch.setattr("chainrule.contract.kinds.load", broken)
+    monkeypatch.setattr("chainrule.load", broken)
     ran = run("evaluate", model, toy)
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.startswith("chainrule: internal error: RuntimeError: two lines (--debug")
@@ -404,7 +404,7 @@ def test_what_the_machine_lacks_is_one_line(
     def broken(*args: object, **options: object) -> None:
         raise error
 
-    monkeypatch.setattr("chainrule.contract.kinds.load", broken)
+    monkeypatch.setattr("chainrule.load", broken)
     assert said in fails("evaluate", model, toy)
 
 
@@ -412,7 +412,7 @@ def test_a_keystroke_stops_quietly(run: Run, model: Path, toy: Path, monkeypatch
     def interrupted(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("chainrule.contract.kinds.load", interrupted)
+    monkeypatch.setattr("chainrule.load", interrupted)
     ran = run("evaluate", model, toy)
     assert (ran.code, ran.err.strip()) == (130, "chainrule: stopped")
 

@@ -202,7 +202,7 @@ def test_the_command_asks_for_curves(tmp_path: Path, monkeypatch: pytest.MonkeyP
         asked.append(curve)
         raise ChainruleError("enough")
 
-    monkeypatch.setattr("chainrule.comparison.compare.compare", noted)
+    monkeypatch.setattr("chainrule.compare", noted)
     text = written(tmp_path / "text.txt", ["a", "b"])
     for words in ([], ["--curve"]):
         with pytest.raises(SystemExit):

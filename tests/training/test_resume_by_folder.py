@@ -87,6 +87,19 @@ def test_text_in_memory_is_asked_for(corpus: Path, tmp_path: Path, monkeypatch: 
     assert weights(cr.resume(folder, corpus=text)) == weights(cr.train("elman", corpus, **SMALL))
 
 
+def test_a_pretraining_goes_on_with_the_text_that_it_began_with(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A translator learns from pairs, but what it is pretrained on is text, also when it is given again."""
+    small = {"pretrain": "infilling", "cell": "gru", "width": 8, "layers": 1, "steps": 8, "tokenizer": "word"}
+    with monkeypatch.context() as patched:
+        stopping(patched, 5, signal.SIGINT)
+        with pytest.raises(Interrupted):
+            cr.train("seq2seq", corpus, run=tmp_path / "stopped", **small)  # type: ignore[arg-type]
+    moved = corpus.rename(tmp_path / "moved.txt")
+    assert cr.resume(tmp_path / "stopped", corpus=moved).metrics["steps"] == 8
+
+
 def test_builtin_text_is_found_again(tmp_path: Path) -> None:
     corpus = cr.Corpus.open("builtin:python")
     description = describe_corpus(corpus)

@@ -17,31 +17,29 @@ from chainrule.comparison.learning_curve import CurveTexts, Job, add_whole_text,
 from chainrule.comparison.measured_training import MeasuredTraining
 from chainrule.comparison.results import FORMAT, RESULTS, Comparison, Failure, Result, advise, read_comparison
 from chainrule.comparison.surprisals import SURPRISALS, Surprisals, read_surprisals, write_text
-from chainrule.contract.kinds import HeldOut, LadderEntry, Task, TrainingData
+from chainrule.contract.kinds import HeldOut, LadderEntry, TrainingData
 from chainrule.contract.lm import Context
 from chainrule.errors import ChainruleError, FolderError, Interrupted
 from chainrule.evaluation.intervals import FEWEST, drawn_bits_per_byte, middle_of, per_document
 from chainrule.folder import MANIFEST, to_json
 from chainrule.runs.prepare import TokenizerChoice, split_off
-from chainrule.runs.train import as_examples, encode_examples, lines_of
+from chainrule.runs.train import Given, as_examples, encode_examples, lines_of
 from chainrule.system.devices import choose_device
 from chainrule.system.disk import holding, remove_folder, scratch_folder, sweep
 from chainrule.system.progress import Progress, Reports, as_progress
 from chainrule.text.corpus import Corpus
-from chainrule.text.given import Text
-from chainrule.text.pairs import GivenPairs
 
 SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
 
 
 def compare(
-    corpus: Text | GivenPairs,
+    corpus: Given,
     out: str | Path,
     *,
-    task: Task = "language",
+    task: str = "language",
     ladder: str | Path = FULL,
-    valid: Text | GivenPairs | None = None,
-    test: Text | GivenPairs | None = None,
+    valid: Given | None = None,
+    test: Given | None = None,
     kinds: Sequence[str] | None = None,
     tokenizer: TokenizerChoice | None = None,
     source_tokenizer: TokenizerChoice | None = None,

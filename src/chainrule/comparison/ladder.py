@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from chainrule import settings as settings_of
-from chainrule.contract.kinds import Kind, LadderEntry, Task, find_kind, kind_names, present_name
+from chainrule.contract.kinds import Kind, LadderEntry, find_kind, kind_names, present_name
 from chainrule.errors import ChainruleError, MissingExtraError, PluginError
 from chainrule.system.progress import SILENT, Progress
 
@@ -34,7 +34,7 @@ _LEAST_SECONDS = 1.0  # a network gets at least that much, however late it is
 def find_ladder(
     chosen: str | Path = FULL,
     kinds: Sequence[str] | None = None,
-    task: Task = "language",
+    task: str = "language",
     progress: Progress = SILENT,
 ) -> list[tuple[Kind, LadderEntry]]:
     """Return the models of a ladder by its name, or those that a file lists; with `kinds`, only those kinds.
@@ -58,7 +58,7 @@ def find_ladder(
 
 
 def ladder_entries(
-    kinds: Sequence[str] | None = None, progress: Progress = SILENT, task: Task = "language"
+    kinds: Sequence[str] | None = None, progress: Progress = SILENT, task: str = "language"
 ) -> Iterator[tuple[Kind, LadderEntry]]:
     """Yield the models that the kinds of a task, or the named kinds, add to the ladder.
 

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, TypeVar
 
-from chainrule.contract.kinds import Figures, Task
+from chainrule.contract.kinds import Figures
 from chainrule.contract.lm import Context
 from chainrule.evaluation.measure import Measured
 from chainrule.folder import to_json
@@ -186,7 +186,7 @@ class Comparison:
     results: list[Result]
     identity: dict[str, Any]
     """The texts, the tokenizer, the seed and the ladder: a comparison is continued only if these are the same."""
-    task: Task = "language"
+    task: str = "language"
     failures: list[Failure] = field(default_factory=list)
     advice: str | None = None
     """Which model to take for what."""

@@ -30,7 +30,6 @@ from chainrule.system.progress import Reports, as_progress
 from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Ids, Tokenizer, encode_in_parallel, line_bounds, lines_of
 from chainrule.tokens.spelling import byte_spans
-from chainrule.tokens.words.splitting import split_words
 
 TEXT = "test.txt"
 SURPRISALS = "surprisal"
@@ -170,15 +169,9 @@ def token_ends(tokenizer: Tokenizer, block: bytes, ids: Ids) -> NDArray[np.int64
 
 def _ends_in_line(tokenizer: Tokenizer, line: bytes, ids: list[int]) -> list[int]:
     """Return the byte of a line at which each of its tokens ends."""
-    end, ends, splitting = 0, list[int](), tokenizer.splitting
-    words = [one.encode() for one in line.decode()] if splitting is None else split_words(line, splitting)
-    if splitting is not None or len(words) == len(ids):  # a token for each word or character, known or not
-        for word in words:
-            end = line.index(word, end) + len(word)
-            ends.append(end)
-        return ends
-    if tokenizer.spelling is not None:
+    if tokenizer.splitting is not None or tokenizer.spelling is not None:
         return [end for _, end in byte_spans(tokenizer, line, ids)]
+    end, ends = 0, list[int]()
     for number, token in enumerate(ids):  # the text of a token depends on the tokens before it
         end = min(end + len(tokenizer.continuation(ids[:number], [token]).encode()), len(line))
         ends.append(end)

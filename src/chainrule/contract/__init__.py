@@ -6,6 +6,7 @@ In reading order:
     lm.py             `LanguageModel` and `State`: five methods
     capabilities.py   what a model can do beyond the five methods, and what that costs: declared by the model
     chain.py          the slow reference: the chain rule, one token at a time
+    tasks.py          what models do: tasks by name
     kinds.py          the kinds of model by name; `load`
 
 The laws that hold for every model are in `chainrule.testing`.

@@ -20,12 +20,12 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from chainrule._version import __version__
 from chainrule.contract.lm import Context, LanguageModel
 from chainrule.contract.model import Model
+from chainrule.contract.tasks import LANGUAGE, Task, find_task
 from chainrule.errors import (
     ChainruleError,
     DamagedFileError,
@@ -47,19 +47,6 @@ from chainrule.tokens.ids import Encoded
 
 PLUGINS = "chainrule.kinds"
 """The group of entry points that add kinds."""
-Task: TypeAlias = Literal["language", "translation", "tagging", "masked"]
-"""What a kind of model is for: predicting text, writing a target for a source, tagging words, filling gaps."""
-
-VERBS: Mapping[Task, tuple[str, str]] = MappingProxyType(
-    {
-        "language": ("predicts text", "generate"),
-        "translation": ("writes a target for a source", "translate"),
-        "tagging": ("tags words", "tag"),
-        "masked": ("fills gaps in a text", "fill"),
-    }
-)
-"""What the models of a task do, and the verb of the command line that has them do it."""
-
 PRECISIONS = ("float32", "bfloat16", "float64")
 """The precisions in which a network can compute."""
 
@@ -217,8 +204,8 @@ class Kind:
     """Whether training keeps checkpoints in a run folder, from which it can be resumed."""
     requires_torch: bool = False
     """Whether the kind cannot be used at all where torch is not installed."""
-    task: Task = "language"
-    """What its models do; kinds of one task learn from the same examples, and share a ladder."""
+    task: str = LANGUAGE.name
+    """The name of the task of its models; kinds of one task learn from the same examples, and share a ladder."""
     tokenizer: str = "word"
     """The name of the tokenizer where none is chosen."""
     measure: str | None = None
@@ -226,11 +213,6 @@ class Kind:
 
     It is called with the model, a `HeldOut` and a `Progress`, and returns `Figures`. Kinds of a task share it.
     """
-
-    @property
-    def verb(self) -> str:
-        """The verb of the command line by which its models are used."""
-        return VERBS[self.task][1]
 
 
 def kind_names() -> list[str]:
@@ -275,14 +257,14 @@ def find_kind(name: str) -> Kind:
 
 
 def learns_as(kind: Kind, settings: Any) -> Task:
-    """The task whose examples a kind learns from: a kind of translation that is pretrained learns from text."""
-    return "language" if getattr(settings, "pretrain", "none") != "none" else kind.task
+    """Return the task whose examples a kind learns from: a translator that is pretrained learns from text."""
+    return LANGUAGE if getattr(settings, "pretrain", "none") != "none" else find_task(kind.task)
 
 
-def task_of(content: ModelFolder) -> Task:
-    """What the model of a folder that was read does; for a kind that is not known, as language models."""
-    name = present_name(content.kind)
-    return find_kind(name).task if name in kind_names() else "language"
+def task_of(kind: str) -> Task:
+    """Return the task of the kind of that name; a kind that is not known passes for one of language models."""
+    name = present_name(kind)
+    return find_task(find_kind(name).task) if name in kind_names() else LANGUAGE
 
 
 def load(
@@ -291,7 +273,7 @@ def load(
     verify: bool | None = None,
     device: str = "cpu",
     dtype: str = "float32",
-    tasks: Collection[Task] | None = None,
+    tasks: Collection[str] | None = None,
 ) -> Any:
     """Load the model of a folder on a device and in a precision; raise ModelError for other `tasks`.
 
@@ -338,14 +320,12 @@ class Workers:
     stored: Stored
 
 
-def check_task(content: ModelFolder, tasks: Collection[Task]) -> None:
-    """Refuse a model that is for another task, and name the verb which that takes."""
+def check_task(content: ModelFolder, tasks: Collection[str]) -> None:
+    """Refuse a model that is for another task, and name the verb that takes it."""
     name = present_name(content.kind)
-    kind = find_kind(name) if name in kind_names() else None
-    if kind is not None and kind.task not in tasks:
-        does, verb = VERBS[kind.task]
+    if name in kind_names() and (task := task_of(name)).name not in tasks:
         raise ModelError(
-            f"{content.path}: a model of the kind {kind.name} {does}: use chainrule {verb} {content.path}"
+            f"{content.path}: a model of the kind {name} {task.does}: use chainrule {task.verb} {content.path}"
         )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from chainrule.contract.kinds import TrainingData
 from chainrule.contract.lm import Context
+from chainrule.contract.tasks import Task
 from chainrule.folder import TEXT
 from chainrule.masked.masking import masked_texts
 from chainrule.networks.settings import MaskedSettings
@@ -58,8 +59,16 @@ class MaskedKind(NetworkKind):
         return data.tokenizer.decode(filled.tolist())
 
 
+MASKED = Task(
+    "masked",
+    does="fills gaps in a text",
+    verb="fill",
+    evaluate="chainrule.evaluation.pseudo:evaluate_masked",
+    show="chainrule.cli.output.measured:show_masked",
+    perplexity_of=" of hidden tokens",
+)
 KIND = MaskedKind("masked", MaskedSettings, {}).registered(
     "a Transformer encoder that fills gaps: every token looks at those on both sides",
-    task="masked",
+    task=MASKED.name,
     tokenizer="bpe",
 )

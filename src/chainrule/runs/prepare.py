@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TypeAlias
 
 from chainrule.contract.kinds import Sources, TaggedSources
 from chainrule.errors import SettingsError
@@ -104,12 +105,20 @@ def split_off(
     return {**split(corpus, wanted, folder, seed=seed, progress=progress), **parts}
 
 
+# -- the lines of examples as ids: a function for each kind of example, which its task names ----------------
+
+Chosen: TypeAlias = Tokenizer | TokenizerChoice
+"""A tokenizer, or how one is learned from the lines."""
+
+
 def encode_pairs(
     parts: Mapping[str, Corpus],
-    tokenizer: Tokenizer | TokenizerChoice,
-    source_tokenizer: Tokenizer | TokenizerChoice | None,
+    tokenizer: Chosen,
     folder: Path,
     progress: Progress = SILENT,
+    executor: Executor = EMBEDDED,
+    *,
+    source_tokenizer: Chosen | None = None,
 ) -> tuple[Tokenizer, dict[str, Encoded], Sources]:
     """Return the targets of each part of pairs as ids, and their sources.
 
@@ -146,26 +155,30 @@ def _sides(lines: Corpus, folder: Path, name: str) -> list[Corpus]:
 
 def encode_tagged(
     parts: Mapping[str, Corpus],
-    tokenizer: Tokenizer | TokenizerChoice,
+    tokenizer: Chosen,
     folder: Path,
     progress: Progress = SILENT,
+    executor: Executor = EMBEDDED,
 ) -> tuple[Tokenizer, dict[str, Encoded], TaggedSources]:
     """Return the words of each part of tagged sentences as ids, and the sentences."""
     tagged = {name: Tagged.read(corpus) for name, corpus in parts.items()}
     words = {name: Corpus.from_texts([" ".join(one.words) for one in part]) for name, part in tagged.items()}
-    tokenizer, encoded = encode_parts(words, tokenizer, folder, progress)
+    tokenizer, encoded, _ = encode_parts(words, tokenizer, folder, progress, executor)
     encoded = {name: replace(one, fingerprint=tagged[name].fingerprint) for name, one in encoded.items()}
     return tokenizer, encoded, TaggedSources(tagged["train"], tagged.get("valid"))
 
 
 def encode_parts(
     parts: Mapping[str, Corpus],
-    tokenizer: Tokenizer | TokenizerChoice,
+    tokenizer: Chosen,
     folder: Path,
     progress: Progress = SILENT,
     executor: Executor = EMBEDDED,
-) -> tuple[Tokenizer, dict[str, Encoded]]:
-    """Make the tokenizer, from `train` if it is a choice, and encode each part into a file of `folder`."""
+) -> tuple[Tokenizer, dict[str, Encoded], None]:
+    """Make the tokenizer, from `train` if it is a choice, and encode each part into a file of `folder`.
+
+    The last value is None, since text has no sources.
+    """
     encoded: dict[str, Encoded] = {}
     if isinstance(tokenizer, TokenizerChoice):
         ids = folder / "train.ids"
@@ -173,4 +186,4 @@ def encode_parts(
     for name, corpus in parts.items():
         if name not in encoded:
             encoded[name] = encode_corpus(corpus, tokenizer, folder / f"{name}.ids", progress, executor)
-    return tokenizer, encoded
+    return tokenizer, encoded, None

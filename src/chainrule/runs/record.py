@@ -28,6 +28,8 @@ SOURCES = "sources"
 FORMAT, VERSION = "chainrule-run", 1
 
 Description: TypeAlias = dict[str, Any]
+Examples: TypeAlias = Corpus | Pairs | Tagged
+"""What a model learns from; a task of another package may have a type of its own."""
 
 
 @dataclass(frozen=True)
@@ -98,16 +100,15 @@ def read_record(run: Path) -> RunRecord:
 # -- corpora ----------------------------------------------------------------------------------------------
 
 
-def describe_corpus(corpus: Corpus | Pairs | Tagged) -> Description:
-    """Return the origin of a corpus as plain values; without "files" if it cannot be opened again."""
+def describe_corpus(corpus: Examples) -> Description:
+    """Return the origin of examples as plain values; without "files" if they cannot be opened again."""
     if isinstance(corpus, Pairs):
         sides = [describe_corpus(side) for side in corpus.origin]
         if not sides or any("files" not in side for side in sides):
             return {"name": "the pairs"}
         return {"files": [file for side in sides for file in side["files"]], "sides": sides}
-    if isinstance(corpus, Tagged):
-        origin = {} if corpus.origin is None else describe_corpus(corpus.origin)
-        return {**origin, "tagged": True} if "files" in origin else {"name": "the tagged sentences"}
+    if not isinstance(corpus, Corpus):
+        return {"name": "the examples"} if corpus.origin is None else describe_corpus(corpus.origin)
     if corpus.is_builtin:
         return {"files": [BUILTIN]}
     files = corpus.addresses
@@ -124,9 +125,7 @@ _OPTIONS = {"corpus": ("--corpus", "corpus"), "held-out text": ("--held-out", "v
 """The option of `chainrule resume`, and the argument of `resume`, by which a text is given again."""
 
 
-def open_corpus(
-    description: Description, what: Literal["corpus", "held-out text"], run: Path
-) -> Corpus | Pairs | Tagged:
+def open_corpus(description: Description, what: Literal["corpus", "held-out text"], run: Path) -> Corpus | Pairs:
     """Open the described corpus; `what` names it in errors, which say how to give it again."""
     option, argument = _OPTIONS[what]
     again = f"give it again: chainrule resume {run} {option} FILE, or resume(run, {argument}=...)"
@@ -138,13 +137,12 @@ def open_corpus(
     return reopened(description, description["files"])
 
 
-def reopened(description: Description, files: Sequence[str]) -> Corpus | Pairs | Tagged:
+def reopened(description: Description, files: Sequence[str]) -> Corpus | Pairs:
     """Open these files in the way of the described corpus."""
     if "sides" in description:
         names = [*files] if len(files) == len(description["sides"]) else [*files, *files]
         return Pairs.joined([_text(side, [name]) for side, name in zip(description["sides"], names, strict=False)])
-    text = _text(description, files)
-    return Tagged.read(text) if description.get("tagged") else text
+    return _text(description, files)
 
 
 def _text(description: Description, files: Sequence[str]) -> Corpus:

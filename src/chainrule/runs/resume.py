@@ -11,19 +11,16 @@ from chainrule.contract.kinds import find_kind
 from chainrule.contract.lm import LanguageModel
 from chainrule.errors import FolderError
 from chainrule.runs.record import open_corpus, open_tokenizer, read_record
-from chainrule.runs.train import as_examples, train_kind
+from chainrule.runs.train import Given, as_examples, train_kind
 from chainrule.system.progress import Reports, as_progress
-from chainrule.text.given import Text
-from chainrule.text.pairs import GivenPairs
-from chainrule.text.tagged import GivenTagged
 from chainrule.training.checkpoints.run_folder import checkpoint_folders
 
 
 def resume(
     run: str | Path,
     *,
-    corpus: Text | GivenPairs | GivenTagged | None = None,
-    valid: Text | GivenPairs | GivenTagged | None = None,
+    corpus: Given | None = None,
+    valid: Given | None = None,
     device: str | None = None,
     progress: Reports = False,
     **settings: Any,
@@ -43,8 +40,8 @@ def resume_run(
     run: Path,
     settings: Mapping[str, Any],
     *,
-    corpus: Text | GivenPairs | GivenTagged | None = None,
-    valid: Text | GivenPairs | GivenTagged | None = None,
+    corpus: Given | None = None,
+    valid: Given | None = None,
     device: str | None = None,
     progress: Reports = False,
 ) -> LanguageModel:
@@ -56,15 +53,16 @@ def resume_run(
         )
     record.check_paths()
     kind = find_kind(record.kind)
-    text = open_corpus(record.corpus, "corpus", run) if corpus is None else as_examples(kind, corpus)
-    held_out = None if valid is None else as_examples(kind, valid)
-    if held_out is None and record.valid is not None:
-        held_out = open_corpus(record.valid, "held-out text", run)
+    chosen: Any = settings_of.parse(kind.settings, {**record.settings, **settings})
+    if corpus is None:
+        corpus = open_corpus(record.corpus, "corpus", run)
+    if valid is None and record.valid is not None:
+        valid = open_corpus(record.valid, "held-out text", run)
     return train_kind(
         kind,
-        settings_of.parse(kind.settings, {**record.settings, **settings}),
-        text,
-        valid=held_out,
+        chosen,
+        as_examples(kind, corpus, chosen),
+        valid=None if valid is None else as_examples(kind, valid, chosen),
         tokenizer=open_tokenizer(record.tokenizer, run),
         source_tokenizer=open_tokenizer(record.source_tokenizer, run) if record.source_tokenizer else None,
         context=record.context,

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from chainrule import settings as settings_of
 from chainrule.contract.kinds import Kind, Sources, TaggedSources, TrainingData, find_kind, learns_as
 from chainrule.contract.lm import Context, LanguageModel
 from chainrule.errors import Interrupted, SettingsError
-from chainrule.runs.prepare import TokenizerChoice, encode_pairs, encode_parts, encode_tagged, split_off
+from chainrule.runs.prepare import Chosen, TokenizerChoice, split_off
 from chainrule.runs.record import (
     SOURCES,
+    Examples,
     RunRecord,
     describe_corpus,
     describe_tokenizer,
@@ -24,11 +25,12 @@ from chainrule.runs.record import (
 )
 from chainrule.system.disk import scratch_folder
 from chainrule.system.parallel import EMBEDDED, Executor
+from chainrule.system.plugins import import_object
 from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.corpus import Corpus
-from chainrule.text.given import Text, as_corpus
-from chainrule.text.pairs import GivenPairs, Pairs, as_pairs
-from chainrule.text.tagged import GivenTagged, Tagged, as_tagged
+from chainrule.text.given import Text
+from chainrule.text.pairs import GivenPairs
+from chainrule.text.tagged import GivenTagged
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.registry import dump_tokenizer
@@ -36,18 +38,21 @@ from chainrule.training.checkpoints.run_folder import EARLIER, using_run
 from chainrule.training.parallel import together
 from chainrule.training.team import choose_own_device, processes
 
+Given: TypeAlias = "Text | GivenPairs | GivenTagged"
+"""Examples as callers give them."""
+
 SHARES = {"train": 0.95, "valid": 0.05}
 """The split of the corpus for a kind that tunes on held-out text, if none was given."""
 
 
 def train(
     kind: str,
-    corpus: Text | GivenPairs | GivenTagged,
+    corpus: Given,
     /,
     *,
-    valid: Text | GivenPairs | GivenTagged | None = None,
-    tokenizer: Tokenizer | TokenizerChoice | str | None = None,
-    source_tokenizer: Tokenizer | TokenizerChoice | str | None = None,
+    valid: Given | None = None,
+    tokenizer: Chosen | str | None = None,
+    source_tokenizer: Chosen | str | None = None,
     context: Context = "line",
     seed: int = 0,
     progress: Reports = False,
@@ -93,11 +98,11 @@ def train(
 def train_kind(
     kind: Kind,
     settings: Any,
-    corpus: Corpus | Pairs | Tagged,
+    corpus: Examples,
     *,
-    valid: Corpus | Pairs | Tagged | None = None,
-    tokenizer: Tokenizer | TokenizerChoice | str | None = None,
-    source_tokenizer: Tokenizer | TokenizerChoice | str | None = None,
+    valid: Examples | None = None,
+    tokenizer: Chosen | str | None = None,
+    source_tokenizer: Chosen | str | None = None,
     context: Context = "line",
     seed: int = 0,
     progress: Progress = SILENT,
@@ -125,7 +130,7 @@ def train_kind(
         if kind.keeps_run:
             stack.enter_context(using_run(run, resume=resume))
         folder = stack.enter_context(scratch_folder(executor.folder))
-        if isinstance(corpus, Pairs) and context != "line":
+        if context != "line" and learns_as(kind, settings).has_sources:
             raise SettingsError("pairs are lines without context across them: leave out the context")
         lines, held_out = lines_of(corpus), None if valid is None else lines_of(valid)
         parts = {"train": lines}
@@ -166,15 +171,13 @@ def check_executor(kind: Kind, settings: Any, executor: str, device: str) -> Non
         raise SettingsError(f"the executor {executor} works on CPUs: leave out it or the device {device}")
 
 
-def as_examples(kind: Kind, given: Any, settings: Any = None) -> Corpus | Pairs | Tagged:
-    """Return the examples that a kind learns from: pairs for translation, tagged sentences for tagging, or text."""
-    task = learns_as(kind, settings)
-    if task == "tagging":
-        return as_tagged(given)
-    return as_pairs(given) if task == "translation" else as_corpus(given)
+def as_examples(kind: Kind, given: Any, settings: Any = None) -> Examples:
+    """Return what was given as the examples that a kind learns from."""
+    examples: Examples = import_object(learns_as(kind, settings).examples)(given)
+    return examples
 
 
-def lines_of(examples: Corpus | Pairs | Tagged) -> Corpus:
+def lines_of(examples: Examples) -> Corpus:
     """Return examples as lines of text, which can be split."""
     return examples if isinstance(examples, Corpus) else examples.lines
 
@@ -182,21 +185,20 @@ def lines_of(examples: Corpus | Pairs | Tagged) -> Corpus:
 def encode_examples(
     kind: Kind,
     parts: Mapping[str, Corpus],
-    tokenizer: Tokenizer | TokenizerChoice,
-    source_tokenizer: Tokenizer | TokenizerChoice | None,
+    tokenizer: Chosen,
+    source_tokenizer: Chosen | None,
     folder: Path,
     progress: Progress = SILENT,
     settings: Any = None,
     executor: Executor = EMBEDDED,
 ) -> tuple[Tokenizer, dict[str, Encoded], Sources | TaggedSources | None]:
-    """The tokenizer, the ids of each part, as lines, and their sources where the kind learns from pairs."""
-    if learns_as(kind, settings) == "translation":
-        return encode_pairs(parts, tokenizer, source_tokenizer, folder, progress)
-    if learns_as(kind, settings) == "tagging":
-        return encode_tagged(parts, tokenizer, folder, progress)
-    if source_tokenizer is not None:
+    """Return the tokenizer, the ids of each part, as lines, and what the task of the kind has beside them."""
+    task = learns_as(kind, settings)
+    if source_tokenizer is not None and not task.has_sources:
         raise SettingsError(f"the kind {kind.name} has no sources: leave out the tokenizer of sources")
-    return (*encode_parts(parts, tokenizer, folder, progress, executor), None)
+    of_sources = {"source_tokenizer": source_tokenizer} if task.has_sources else {}
+    encode: Callable[..., tuple[Tokenizer, dict[str, Encoded], Any]] = import_object(task.encode)
+    return encode(parts, tokenizer, folder, progress, executor, **of_sources)
 
 
 def _fingerprints(
@@ -212,17 +214,17 @@ def _fingerprints(
     }
 
 
-def _choice(tokenizer: Tokenizer | TokenizerChoice | str) -> Tokenizer | TokenizerChoice:
+def _choice(tokenizer: Chosen | str) -> Chosen:
     return TokenizerChoice(tokenizer) if isinstance(tokenizer, str) else tokenizer
 
 
 @contextmanager
 def _recorded(
     kind: Kind,
-    corpus: Corpus | Pairs | Tagged,
-    valid: Corpus | Pairs | Tagged | None,
-    tokenizer: Tokenizer | TokenizerChoice,
-    source_tokenizer: Tokenizer | TokenizerChoice | None,
+    corpus: Examples,
+    valid: Examples | None,
+    tokenizer: Chosen,
+    source_tokenizer: Chosen | None,
     settings: Any,
     data: TrainingData,
 ) -> Iterator[None]:
@@ -257,10 +259,6 @@ def _recorded(
 
 
 def _has_two_documents(corpus: Corpus) -> bool:
-    first = None
-    for document in corpus.documents():
-        if first is None:
-            first = document.strip()
-        elif document.strip() != first:
-            return True
-    return False
+    documents = (document.strip() for document in corpus.documents())
+    first = next(documents, None)
+    return any(document != first for document in documents)

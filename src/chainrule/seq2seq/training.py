@@ -9,6 +9,7 @@ from typing import Any
 
 from chainrule.contract.kinds import LadderEntry, Sources, TrainingData
 from chainrule.contract.lm import Context
+from chainrule.contract.tasks import Task
 from chainrule.errors import SettingsError
 from chainrule.folder import TEXT, read_folder
 from chainrule.networks.seq2seq.config import OF_A_START, Seq2SeqSettings
@@ -96,10 +97,24 @@ _LADDER = (
     LadderEntry("lstm, general", {"cell": "lstm", "attention": "general", "minutes": 1.0}, quick=True),
     LadderEntry("transformer", {"cell": "transformer", "minutes": 1.0}, quick=True),
 )
+TRANSLATION = Task(
+    "translation",
+    does="writes a target for a source",
+    verb="translate",
+    evaluate="chainrule.seq2seq.evaluate:evaluate_pairs",
+    show="chainrule.cli.output.measured:show_translations",
+    options=("strategy",),
+    plot="chainrule.cli.output.measured:plot_translations",
+    examples="chainrule.text.pairs:as_pairs",
+    encode="chainrule.runs.prepare:encode_pairs",
+    has_sources=True,
+    example="pair",
+    unit="target token",
+)
 KIND = Seq2SeqKind("seq2seq", Seq2SeqSettings, {}).registered(
     "an encoder-decoder: writes a target, such as a translation, for a source",
     ladder=_LADDER,
-    task="translation",
+    task=TRANSLATION.name,
     tokenizer="bpe",
     measure="chainrule.seq2seq.evaluate:measure",
 )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from chainrule.contract.kinds import LadderEntry, TrainingData, find_kind, load_content
+from chainrule.contract.tasks import Task
 from chainrule.errors import DamagedFileError, SettingsError
 from chainrule.folder import TENSORS, ModelFolder, read_folder
 from chainrule.networks.tagging.config import TaggerSettings
@@ -147,10 +148,22 @@ _LADDER = (
     _entry("lstm, deep, characters", cell="lstm", layers=2, characters="lstm"),
     _entry("transformer, characters", cell="transformer", characters="lstm"),
 )
+TAGGING = Task(
+    "tagging",
+    does="tags words",
+    verb="tag",
+    evaluate="chainrule.tagging.evaluate:evaluate_tagger",
+    show="chainrule.cli.output.measured:show_taggers",
+    examples="chainrule.text.tagged:as_tagged",
+    encode="chainrule.runs.prepare:encode_tagged",
+    example="sentence",
+    unit="word",
+    perplexity_of=" of tags",
+)
 KIND = TaggerKind("tagger", TaggerSettings, {}).registered(
     "gives each word of a sentence its tag, such as its part of speech",
     ladder=_LADDER,
-    task="tagging",
+    task=TAGGING.name,
     tokenizer="word",
     measure="chainrule.tagging.evaluate:measure",
 )

@@ -13,16 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+import chainrule as cr
 from chainrule.cli.options import declaring
-from chainrule.cli.options.declaring import Command, RenamedOption, with_options
-
-if TYPE_CHECKING:
-    from chainrule.contract.kinds import Task
-    from chainrule.contract.lm import LanguageModel
+from chainrule.cli.options.declaring import Command
+from chainrule.errors import FolderError
 
 option = declaring.option
 
@@ -39,7 +37,7 @@ def overwrite(what: str) -> Callable[[Command], Command]:
 
 def out(explanation: str, metavar: str = "DIR") -> Callable[[Command], Command]:
     """Declare --out, the folder or file to write, as required."""
-    return click.option("--out", required=True, type=click.Path(), metavar=metavar, help=explanation)
+    return option(f"--out {metavar}", explanation, required=True)
 
 
 def minutes(explanation: str) -> Callable[[Command], Command]:
@@ -49,7 +47,6 @@ def minutes(explanation: str) -> Callable[[Command], Command]:
 
 def check_new_file(path: str | Path, option: str, overwrite: bool) -> None:
     """Refuse, before any work, a file that exists, or one in a folder that does not."""
-    from chainrule.errors import FolderError
 
     path = Path(path)
     if path.is_dir():
@@ -74,16 +71,13 @@ dtype = option(
 )
 
 
-def compute(command: Command) -> Command:
-    """Declare --device and --dtype, which `load_model` reads."""
-    return with_options(command, (device, dtype))
+compute = declaring.group(device, dtype)
+"""The options that `load_model` reads."""
 
 
-def load_model(folder: str, options: Mapping[str, Any], *tasks: Task) -> LanguageModel:
+def load_model(folder: str, options: Mapping[str, Any], *tasks: str) -> cr.LanguageModel:
     """Load a model as --device and --dtype say; one that is for none of the `tasks` is refused."""
-    from chainrule.contract.kinds import load
-
-    lm: LanguageModel = load(folder, device=options["device"], dtype=options["dtype"], tasks=tasks)
+    lm: cr.LanguageModel = cr.load(folder, device=options["device"], dtype=options["dtype"], tasks=tasks)
     note_slow_precision(lm)
     return lm
 
@@ -101,21 +95,16 @@ def note_slow_precision(*lms: Any) -> None:
 
 # -- a prompt ---------------------------------------------------------------------------------------------
 
-# --text is its name in 0.1
-read_prompt = click.option(
-    "--prompt",
-    "--text",
-    "prompt",
-    cls=RenamedOption,
-    required=True,
-    help="What the network reads; its last token is predicted.",
+read_prompt = option(
+    "--prompt TEXT", "What the network reads; its last token is predicted.", formerly="--text", required=True
 )
+"""What a network reads; --text is its name in 0.1."""
 heal = option(
     "--heal/--no-heal", "A prompt is text that may stop inside a word, or its tokens are complete.", default=True
 )
 
 
-def note_unknown_prompt(lm: LanguageModel, prompt: str, heal: bool = True) -> None:
+def note_unknown_prompt(lm: cr.LanguageModel, prompt: str, heal: bool = True) -> None:
     """Note if the model does not know some of the prompt."""
     from chainrule.cli.output import terminal_progress
     from chainrule.decode.generate import context_of

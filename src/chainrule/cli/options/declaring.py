@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
@@ -17,6 +17,7 @@ def option(
     explanation: str,
     *,
     name: str | None = None,
+    formerly: str | None = None,
     type: Any = None,  # noqa: A002 (click's word)
     default: Any = None,
     **more: Any,
@@ -24,7 +25,7 @@ def option(
     """Declare an option as the help shows it.
 
     "--top N" takes a value, "--by [mean|total]" one of these, and "--follow" is a flag. The
-    value of "--out FILE" is a path. A default is shown.
+    value of "--out FILE" is a path. A default is shown. The name that it had formerly still works.
     """
     flag, _, metavar = usage.partition(" ")
     if metavar in ("TEXT", "INTEGER", "FLOAT"):  # as click calls the types
@@ -37,15 +38,32 @@ def option(
         more["is_flag"] = True
     if default is not None:
         more = {"default": default, "show_default": True, **more}
-    names = (flag,) if name is None else (flag, name)
+    names = [flag] if name is None else [flag, name]
+    if formerly is not None:
+        names, more["cls"] = [flag, formerly, name or flag.strip("-").replace("-", "_")], RenamedOption
     return click.option(*names, type=type, metavar=metavar or None, help=explanation, **more)
 
 
-def with_options(command: Command, options: Sequence[Callable[[Command], Command]]) -> Command:
-    """Add several options to the function of a verb; its help shows them in this order."""
-    for option in reversed(options):
-        command = option(command)
-    return command
+def group(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Declare several options, which the help shows in this order."""
+
+    def decorate(command: Command) -> Command:
+        for declare in reversed(options):
+            command = declare(command)
+        return command
+
+    return decorate
+
+
+def names_from(place: str) -> Callable[..., list[str]]:
+    """Complete an argument by the names that the function MODULE:NAME returns."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        from chainrule.system.plugins import import_object
+
+        return [name for name in import_object(place)() if name.startswith(incomplete)]
+
+    return complete
 
 
 class RenamedOption(click.Option):

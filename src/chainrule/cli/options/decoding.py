@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 from click.core import ParameterSource
 
-from chainrule.cli.options.declaring import Command, option, with_options
+from chainrule.cli.options.declaring import Command, group, option
 
 if TYPE_CHECKING:
     from chainrule.decode.strategies import Beam, Strategy
@@ -19,32 +19,26 @@ def strategy_options(
     default: Literal["sample", "beam"], beams: int, ending: Literal["any", "best"]
 ) -> Callable[[Command], Command]:
     """Declare --strategy and the options that belong to it, which `chosen_strategy` reads."""
-
-    def decorate(command: Command) -> Command:
-        options = (
-            option(
-                "--strategy [greedy|sample|beam]",
-                "The most likely token, a random one, or a search for the most likely text. Options that go "
-                "with one of them choose it.",
-                default=default,
-            ),
-            option("--temperature T", "Below 1 sharpens the choice, above 1 flattens it.", type=float),
-            option("--top-k K", "Only the K most likely tokens.", type=int),
-            option("--top-p P", "Only the most likely tokens that make up P.", type=float),
-            option("--min-p P", "Only tokens at least P times as likely as the best.", type=float),
-            option("--repetition-penalty R", "Tokens that occurred: p to the power of R.", type=float),
-            option("--presence-penalty A", "Tokens that occurred: ln p less A.", type=float),
-            option("--frequency-penalty A", "Tokens that occurred n times: ln p less n A.", type=float),
-            option("--beams B", f"Hypotheses of the beam search. [default: {beams}]", type=int),
-            option(
-                "--ending [any|best]",
-                "When a hypothesis may end: at any step, or if that is among the best B steps. "
-                f"[default: {ending}]",
-            ),
-        )
-        return with_options(command, options)
-
-    return decorate
+    return group(
+        option(
+            "--strategy [greedy|sample|beam]",
+            "The most likely token, a random one, or a search for the most likely text. Options that go with one "
+            "of them choose it.",
+            default=default,
+        ),
+        option("--temperature T", "Below 1 sharpens the choice, above 1 flattens it.", type=float),
+        option("--top-k K", "Only the K most likely tokens.", type=int),
+        option("--top-p P", "Only the most likely tokens that make up P.", type=float),
+        option("--min-p P", "Only tokens at least P times as likely as the best.", type=float),
+        option("--repetition-penalty R", "Tokens that occurred: p to the power of R.", type=float),
+        option("--presence-penalty A", "Tokens that occurred: ln p less A.", type=float),
+        option("--frequency-penalty A", "Tokens that occurred n times: ln p less n A.", type=float),
+        option("--beams B", f"Hypotheses of the beam search. [default: {beams}]", type=int),
+        option(
+            "--ending [any|best]",
+            f"When a hypothesis may end: at any step, or if that is among the best B steps. [default: {ending}]",
+        ),
+    )
 
 
 _PENALTIES = {

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chainrule.cli.options.declaring import Command, RenamedOption, option, with_options
+import chainrule as cr
+from chainrule.cli.options.declaring import Command, group, option
 from chainrule.cli.output import echo
+from chainrule.errors import CorpusError
 
 if TYPE_CHECKING:
-    from chainrule.contract.kinds import Task
-    from chainrule.text.corpus import Corpus
-    from chainrule.text.pairs import Pairs
+    from chainrule.contract.tasks import Task
 
 
 def _complete_corpus(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
@@ -39,42 +39,31 @@ source_tokenizer = option(
 )
 
 
-def corpus_options(command: Command) -> Command:
-    """Declare --field, --files and --encoding-errors, which `open_corpora` reads."""
-    options = (
-        option(
-            "--field NAME[,NAME]",
-            "The fields of .jsonl, .csv, .tsv and .parquet files that are text, a.b inside objects; several "
-            "are joined, each on a new line. [default: text]",
-            name="fields",
-            multiple=True,
-        ),
-        option(
-            "--files PATTERN",
-            "Of a folder, only files that match, such as '*.txt'; repeatable. [default: all but hidden ones]",
-            multiple=True,
-        ),
-        option(
-            "--encoding-errors [strict|replace]",
-            "Stop at bytes that are not UTF-8, or replace them with U+FFFD and say how many.",
-            default="strict",
-        ),
-    )
-    return with_options(command, options)
+corpus_options = group(
+    option(
+        "--field NAME[,NAME]",
+        "The fields of .jsonl, .csv, .tsv and .parquet files that are text, a.b inside objects; several are "
+        "joined, each on a new line. [default: text]",
+        name="fields",
+        multiple=True,
+    ),
+    option(
+        "--files PATTERN",
+        "Of a folder, only files that match, such as '*.txt'; repeatable. [default: all but hidden ones]",
+        multiple=True,
+    ),
+    option(
+        "--encoding-errors [strict|replace]",
+        "Stop at bytes that are not UTF-8, or replace them with U+FFFD and say how many.",
+        default="strict",
+    ),
+)
+"""The options that `open_corpora` reads."""
 
 
 def held_out_option(explanation: str) -> Callable[[Command], Command]:
     """Declare --held-out, texts to tune on, as a tuple; --valid is its name in 0.1."""
-    return click.option(
-        "--held-out",
-        "--valid",
-        "held_out",
-        cls=RenamedOption,
-        type=click.Path(),
-        multiple=True,
-        metavar="FILE",
-        help=explanation,
-    )
+    return option("--held-out FILE", explanation, formerly="--valid", multiple=True)
 
 
 def context_option(default: str = "line") -> Callable[[Command], Command]:
@@ -84,9 +73,8 @@ def context_option(default: str = "line") -> Callable[[Command], Command]:
     )
 
 
-def open_corpora(options: Mapping[str, Any], *texts: Sequence[str] | None) -> list[Corpus | None]:
+def open_corpora(options: Mapping[str, Any], *texts: Sequence[str] | None) -> list[cr.Corpus | None]:
     """Open a corpus for each sequence of sources, None for None, as the options of `corpus_options` say."""
-    from chainrule.text.corpus import Corpus
     from chainrule.text.records import Fields
     from chainrule.text.remote import is_address
 
@@ -99,7 +87,7 @@ def open_corpora(options: Mapping[str, Any], *texts: Sequence[str] | None) -> li
     corpora = [
         None
         if sources is None
-        else Corpus.open(*sources, encoding_errors=options["encoding_errors"], fields=fields, files=files)
+        else cr.Corpus.open(*sources, encoding_errors=options["encoding_errors"], fields=fields, files=files)
         for sources in texts
     ]
     if (names or identity) and not any(corpus.has_records for corpus in corpora if corpus):
@@ -109,31 +97,28 @@ def open_corpora(options: Mapping[str, Any], *texts: Sequence[str] | None) -> li
     return corpora
 
 
-def open_corpus(options: Mapping[str, Any], *sources: str) -> Corpus:
+def open_corpus(options: Mapping[str, Any], *sources: str) -> cr.Corpus:
     """Open the corpus of the sources."""
     (corpus,) = open_corpora(options, sources)
     assert corpus is not None
     return corpus
 
 
-def open_text(options: Mapping[str, Any], given: str) -> Corpus:
+def open_text(options: Mapping[str, Any], given: str) -> cr.Corpus:
     """Open a corpus by its name; several words that name no file are the text itself."""
-    from chainrule.text.corpus import Corpus
-
     is_text = given != "-" and len(given.split()) > 1 and not Path(given).exists()
-    return Corpus.from_text(given) if is_text else open_corpus(options, given)
+    return cr.Corpus.from_text(given) if is_text else open_corpus(options, given)
 
 
-def open_examples(
-    options: Mapping[str, Any], task: Task, *given: Sequence[str] | None
-) -> list[Corpus | Pairs | None]:
-    """Open the examples of a task: pairs for translation, and a corpus for others; None for None."""
+def open_examples(options: Mapping[str, Any], task: Task, *given: Sequence[str] | None) -> list[Any]:
+    """Open the examples of a task; None for None."""
+    from chainrule.system.plugins import import_object
     from chainrule.text.files import form_of
     from chainrule.text.hub import is_dataset
-    from chainrule.text.pairs import Pairs
 
-    if task != "translation":
-        return [*open_corpora(options, *given)]
+    if not task.has_sources:
+        made = import_object(task.examples)
+        return [None if corpus is None else made(corpus) for corpus in open_corpora(options, *given)]
     fields = [name for names in options["fields"] for name in names.split(",")]
     if options["files"]:
         raise click.UsageError("--files chooses among the files of a folder, and pairs are named file by file")
@@ -141,14 +126,13 @@ def open_examples(
     if fields and all(form_of(Path(file)) == "text" and not is_dataset(file) for file in named):
         raise click.UsageError("plain text has no fields: --field is for .jsonl, .csv, .tsv and .parquet files")
     return [
-        None if files is None else Pairs.open(*files, fields=fields, encoding_errors=options["encoding_errors"])
+        None if files is None else cr.Pairs.open(*files, fields=fields, encoding_errors=options["encoding_errors"])
         for files in given
     ]
 
 
 def standard_input() -> Iterator[str]:
     """Read the lines of standard input, each as soon as it is there."""
-    from chainrule.errors import CorpusError
 
     note_terminal_input()
     for place, line in enumerate(sys.stdin.buffer, start=1):
@@ -164,7 +148,7 @@ def note_terminal_input() -> None:
         echo("reading standard input; Ctrl-D ends it", err=True)
 
 
-def lines_of_corpus(corpus: Corpus) -> Iterator[str]:
+def lines_of_corpus(corpus: cr.Corpus) -> Iterator[str]:
     """Read the lines of a corpus."""
     for block in corpus.blocks():
         yield from block.decode().removesuffix("\n").split("\n")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from chainrule.cli.options.declaring import Command, option, with_options
-
-if TYPE_CHECKING:
-    from chainrule.runs.prepare import TokenizerChoice
+import chainrule as cr
+from chainrule.cli.options.declaring import Command, group, option
 
 
 def tokenizer_options(default: str | None) -> Callable[[Command], Command]:
@@ -18,42 +16,31 @@ def tokenizer_options(default: str | None) -> Callable[[Command], Command]:
 
     Without a default, the kind of model has one.
     """
-
-    def decorate(command: Command) -> Command:
-        options = (
-            option(
-                "--tokenizer TEXT",
-                "word, word:unicode, char, byte, bpe, wordpiece, unigram, or a folder that holds one.",
-                default=default,
-                show_default=default is not None or "that of the kind",
-                shell_complete=_tokenizers,
-            ),
-            option(
-                "--vocab-size N|P%",
-                "Keep the N, or the P percent, most frequent; special tokens come on top. "
-                "[default: all; subwords 8192]",
-            ),
-            option("--min-count INTEGER", "What is seen less often is unknown.", type=int, default=1),
-            option(
-                "--vocabulary FILE",
-                "Know exactly the words of FILE, one on each line (word, word:unicode).",
-                type=click.Path(),
-            ),
-        )
-        return with_options(command, options)
-
-    return decorate
+    return group(
+        option(
+            "--tokenizer TEXT",
+            "word, word:unicode, char, byte, bpe, wordpiece, unigram, or a folder that holds one.",
+            default=default,
+            show_default=default is not None or "that of the kind",
+            shell_complete=_tokenizers,
+        ),
+        option(
+            "--vocab-size N|P%",
+            "Keep the N, or the P percent, most frequent; special tokens come on top. "
+            "[default: all; subwords 8192]",
+        ),
+        option("--min-count INTEGER", "What is seen less often is unknown.", type=int, default=1),
+        option("--vocabulary FILE", "Know exactly the words of FILE, one on each line (word, word:unicode)."),
+    )
 
 
-def tokenizer_choice(options: Mapping[str, Any], default: str = "word") -> TokenizerChoice:
+def tokenizer_choice(options: Mapping[str, Any], default: str = "word") -> cr.TokenizerChoice:
     """Return the tokenizer that the options of `tokenizer_options` choose."""
-    from chainrule.runs.prepare import TokenizerChoice
-
     names = ("vocab_size", "min_count", "vocabulary")
-    return TokenizerChoice(options["tokenizer"] or default, **{name: options[name] for name in names})
+    return cr.TokenizerChoice(options["tokenizer"] or default, **{name: options[name] for name in names})
 
 
-def given_tokenizer(options: Mapping[str, Any]) -> TokenizerChoice | None:
+def given_tokenizer(options: Mapping[str, Any]) -> cr.TokenizerChoice | None:
     """Return the tokenizer if any of its options is given, else None; a size or vocabulary alone is for BPE."""
     is_given = any(options[name] is not None for name in ("tokenizer", "vocab_size", "vocabulary"))
     return tokenizer_choice(options, "bpe") if is_given or options["min_count"] > 1 else None

@@ -44,12 +44,10 @@ def hint(error: click.NoSuchOption, arguments: list[str]) -> str | None:
         {option for parameter in command.params for option in parameter.opts} if command is not None else set()
     )
     meant = next((ours for ours, others in _ALSO_CALLED.items() if ours in options and name in others), None)
-    # an option of the verb comes before a setting, except for a verb that takes settings
-    if "--set" in options:
-        return _as_setting(error.option_name, name, arguments) or (None if meant is None else f"use {meant}")
-    if meant is not None:
-        return f"use {meant}"
-    return _as_setting(error.option_name, name, arguments)
+    use = None if meant is None else f"use {meant}"
+    if use is not None and "--set" not in options:
+        return use
+    return _as_setting(error.option_name, name, arguments) or use  # a verb that takes settings means one of them
 
 
 def _as_setting(option: str, name: str, arguments: list[str]) -> str | None:

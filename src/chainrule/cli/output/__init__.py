@@ -1,5 +1,6 @@
 """What verbs print: lines, JSON, sentences, tables, and the numbers in them.
 
+measured.py  the figures of models on a text
 progress.py  bars of progress
 typing.py    a line that is typed, with suggestions below it
 """

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options.texts import corpus_options, id_field, open_corpus
 from chainrule.cli.output import console, echo, echo_json, number, print_json, printable, terminal_progress
+from chainrule.errors import CorpusError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from chainrule.contract.lm import LanguageModel
-    from chainrule.tasks.anomaly import Anomaly, Ranking
-    from chainrule.text.corpus import Corpus
+    from chainrule.tasks.anomaly import Ranking
 
 _TOP = 20
 _STYLES = ((3.0, "bold red"), (1.5, "yellow"))
@@ -76,7 +76,7 @@ def anomalies(folder: str, log: str, follow: bool, labels: str | None, as_json: 
         _rank(ranking, open_corpus(options, log), as_json)
 
 
-def _rank(ranking: Ranking, corpus: Corpus, as_json: bool) -> None:
+def _rank(ranking: Ranking, corpus: cr.Corpus, as_json: bool) -> None:
     """Show the most surprising lines of a corpus, or all that reach the threshold."""
     from chainrule.contract.lm import tokens_at_once
     from chainrule.tasks import anomaly as task
@@ -102,7 +102,6 @@ def _unranked(ranking: Ranking) -> Ranking:
 
 def _follow(ranking: Ranking, path: Path, encoding_errors: Any, as_json: bool) -> None:
     """Show the lines of a log as it grows; those that it has already are ranked first."""
-    from chainrule.errors import CorpusError
     from chainrule.tasks import anomaly as task
     from chainrule.text.files import form_of
 
@@ -127,7 +126,7 @@ def _follow(ranking: Ranking, path: Path, encoding_errors: Any, as_json: bool) -
             sys.stdout.flush()
 
 
-def _measure(lm: LanguageModel, corpus: Corpus, labels: str, by: Any, as_json: bool) -> None:
+def _measure(lm: cr.LanguageModel, corpus: cr.Corpus, labels: str, by: Any, as_json: bool) -> None:
     from chainrule.tasks.anomaly import detect
 
     found = detect(lm, corpus, labels, by=by)
@@ -140,7 +139,7 @@ def _measure(lm: LanguageModel, corpus: Corpus, labels: str, by: Any, as_json: b
     )
 
 
-def _show(screen: Console, found: Iterable[Anomaly], *, as_json: bool) -> None:
+def _show(screen: Console, found: Iterable[cr.tasks.Anomaly], *, as_json: bool) -> None:
     for anomaly in found:
         if as_json:
             echo_json(anomaly.to_json())
@@ -157,7 +156,7 @@ def _show(screen: Console, found: Iterable[Anomaly], *, as_json: bool) -> None:
             echo(f"{anomaly.id}\t{anomaly.bits:.4f}\t{_marked(anomaly)}")
 
 
-def _marks(anomaly: Anomaly) -> list[tuple[int, int, float]]:
+def _marks(anomaly: cr.tasks.Anomaly) -> list[tuple[int, int, float]]:
     """Return the places of the tokens to mark, and how many times as surprising as the mean each is."""
     mean = sum(token.bits for token in anomaly.tokens) / len(anomaly.tokens)
     least, most = min(ratio for ratio, _ in _STYLES), max(ratio for ratio, _ in _STYLES)
@@ -169,7 +168,7 @@ def _marks(anomaly: Anomaly) -> list[tuple[int, int, float]]:
     ]
 
 
-def _marked(anomaly: Anomaly) -> str:
+def _marked(anomaly: cr.tasks.Anomaly) -> str:
     """Return the text on one line, with « and » around the tokens that surprise most."""
     text, place = "", 0
     for start, end, _ in _marks(anomaly):

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli import output
 from chainrule.cli.options import texts
+from chainrule.cli.options.declaring import names_from
 from chainrule.cli.options.tokenizers import given_tokenizer, tokenizer_options
 from chainrule.cli.output import console, number, print_json, print_table, say, terminal_progress
-from chainrule.errors import Interrupted
+from chainrule.errors import ChainruleError, Interrupted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from chainrule.comparison.results import Comparison, Result
-    from chainrule.contract.kinds import Task
 
 CHEAP = "°"
 """Marks the cost of a model to which no other is better without costing more."""
@@ -29,9 +29,10 @@ CHEAP = "°"
 @click.command(short_help="Train a ladder of models and measure them on one scale.")
 @texts.corpus_argument
 @opt.option(
-    "--task [language|translation|tagging]",
-    "What the models do: each task has a ladder and a measure of its own.",
+    "--task NAME",
+    "What the models do: language, translation or tagging. Each task has a ladder and a measure of its own.",
     default="language",
+    shell_complete=names_from("chainrule.contract.tasks:task_names"),
 )
 @opt.out("A new folder for the models.")
 @opt.overwrite("a comparison")
@@ -59,7 +60,7 @@ CHEAP = "°"
 @texts.corpus_options
 @opt.json
 def compare(
-    corpus: tuple[str, ...], task: Task, out: str, kinds: tuple[str, ...], as_json: bool, **options: Any
+    corpus: tuple[str, ...], task: str, out: str, kinds: tuple[str, ...], as_json: bool, **options: Any
 ) -> None:
     """Train a ladder of models on CORPUS and measure them on one scale.
 
@@ -78,17 +79,14 @@ def compare(
     chainrule compare corpus.txt --ladder lecture-ngrams --tokenizer word --out ladder
     chainrule compare --task translation train.en train.de --out ladder
     """
-    from chainrule.comparison.compare import compare as compare_models
-    from chainrule.runs.prepare import TokenizerChoice
+    from chainrule.contract.tasks import find_task
 
-    text, valid, test = texts.open_examples(
-        options, task, corpus, options["held_out"] or None, options["test"] or None
-    )
-    assert text is not None
+    parts = corpus, options["held_out"] or None, options["test"] or None
+    text, valid, test = texts.open_examples(options, find_task(task), *parts)
     sources = options["source_tokenizer"]
     names = ("ladder", "context", "device", "minutes", "curve", "seed", "overwrite")
     try:
-        comparison = compare_models(
+        comparison = cr.compare(
             text,
             out,
             task=task,
@@ -96,7 +94,7 @@ def compare(
             test=test,
             kinds=kinds or None,
             tokenizer=given_tokenizer(options),
-            source_tokenizer=None if sources is None else TokenizerChoice(sources),
+            source_tokenizer=None if sources is None else cr.TokenizerChoice(sources),
             progress=terminal_progress(),
             **{name: options[name] for name in names},
         )
@@ -108,18 +106,15 @@ def compare(
         print_json(comparison.to_json())
         return
     _print(comparison, out)
-    if options["report"] and task == "language":
+    if options["report"] and comparison.is_of_text:
         write_page(out)
 
 
 def write_page(out: str) -> None:
     """Write the report of a comparison, and say where it is."""
-    from chainrule.errors import ChainruleError
-    from chainrule.report.write import write_report
-
     screen = console()
     try:
-        page = write_report(out, pictures=False, progress=terminal_progress())
+        page = cr.report.write_report(out, pictures=False, progress=terminal_progress())
     except ChainruleError as error:  # such as a missing library: the comparison is done all the same
         say(screen, f"There is no report: {error}")
     else:
@@ -138,19 +133,19 @@ def _print_unfinished(out: str) -> None:
 
 def _print(comparison: Comparison, out: str) -> None:
     """Print a row for each model with its figures and costs, and then all else that was found."""
-    from chainrule.evaluation.measure import Measured
+    from chainrule.comparison.learning_curve import on_part
 
     screen, results = console(), comparison.results
     train, test = comparison.parts["train"], comparison.parts["test"]
     head = f"{comparison.tokenizer}, vocabulary {comparison.vocab_size:,}; trained on "
-    measured = [result.test for result in results if isinstance(result.test, Measured)]
-    if comparison.task == "language":
+    measured = [result.test for result in results if isinstance(result.test, cr.evaluation.Measured)]
+    if comparison.is_of_text:
         size = f"{test['tokens']:,} tokens ({test['bytes']:,} bytes) of text no model has seen"
         say(screen, f"{head}{train['tokens']:,} tokens, measured on {size}")
         names, figures = ["bits/byte", "±", "perplexity"], [*map(_language_figures, results)]
     else:
         say(screen, f"{head}{train['lines']:,} examples, measured on {test['lines']:,} that no model has seen")
-        values: list[Mapping[str, float]] = [getattr(result.test, "values", {}) for result in results]
+        values = [result.figures for result in results]
         names = list(dict.fromkeys(name for one in values for name in one))
         figures = [[number(one[name], 4) if name in one else "" for name in names] for one in values]
     best = [result is comparison.best for result in results]
@@ -174,15 +169,17 @@ def _print(comparison: Comparison, out: str) -> None:
         if note:
             say(screen, note)
     _print_curve(screen, comparison)
-    _print_failures(screen, comparison)
-    _print_samples(screen, comparison)
+    for failure in comparison.failures:
+        say(screen, f"{on_part(failure.name, failure.share)} failed: {failure.error}")
+    screen.print("\nSamples (top-p 0.9)" if comparison.is_of_text else "\nExamples", style="bold")
+    for result in results:
+        sample = " / ".join(" ".join(line.split()) for line in result.sample.splitlines())
+        say(screen, f"{result.name}: {sample[:160] or '(empty lines)'}", emphasis=len(result.name) + 1)
     _print_best(screen, comparison, out)
 
 
 def _language_figures(result: Result) -> list[str]:
-    from chainrule.evaluation.measure import Measured
-
-    assert isinstance(result.test, Measured)
+    assert isinstance(result.test, cr.evaluation.Measured)
     half = "" if result.interval is None else f"{(result.interval[1] - result.interval[0]) / 2:.3f}"
     return [output.bits_per_byte(result.test), half, output.figure(result.test, result.test.perplexity)]
 
@@ -217,27 +214,12 @@ def _print_curve(screen: Console, comparison: Comparison) -> None:
     print_table(screen, ["model", *map(fraction, shares), "twice the text"], rows)
 
 
-def _print_failures(screen: Console, comparison: Comparison) -> None:
-    from chainrule.comparison.learning_curve import on_part
-
-    for failure in comparison.failures:
-        say(screen, f"{on_part(failure.name, failure.share)} failed: {failure.error}")
-
-
-def _print_samples(screen: Console, comparison: Comparison) -> None:
-    title = "Samples (top-p 0.9)" if comparison.task == "language" else "Examples"
-    screen.print(f"\n{title}", style="bold")
-    for result in comparison.results:
-        sample = " / ".join(" ".join(line.split()) for line in result.sample.splitlines())
-        say(screen, f"{result.name}: {sample[:160] or '(empty lines)'}", emphasis=len(result.name) + 1)
-
-
 def _print_best(screen: Console, comparison: Comparison, out: str) -> None:
-    from chainrule.contract.kinds import VERBS
+    from chainrule.contract.tasks import find_task
 
     best = comparison.best
     if best is not None:
-        verb = VERBS[comparison.task][1]
+        verb = find_task(comparison.task).verb
         equal = [one.name for one in comparison.results if not one.differs_from_best]
         if equal:
             say(screen, f"\nThe test text cannot tell the best from {', '.join(equal)}.")

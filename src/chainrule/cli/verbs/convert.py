@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.output import console, number, print_json, say, terminal_progress
 
@@ -32,9 +33,7 @@ def convert(source: str, target: str, context: Any, overwrite: bool, as_json: bo
     chainrule convert other.arpa.gz model
     chainrule convert model model.arpa
     """
-    from chainrule.contract.kinds import load
     from chainrule.folder import check_destination
-    from chainrule.ngram.arpa.arpa_model import load_arpa, save_arpa
     from chainrule.ngram.arpa.writing import check_target
 
     is_folder, to_arpa = Path(source).is_dir(), target.lower().endswith(_ENDINGS)
@@ -48,11 +47,11 @@ def convert(source: str, target: str, context: Any, overwrite: bool, as_json: bo
         check_destination(target, overwrite=overwrite)
     progress = terminal_progress()
     if is_folder:
-        lm = load(source, tasks=["language"])
+        lm = cr.load(source, tasks=["language"])
     else:
-        lm = load_arpa(source, context=context or "line", progress=progress)
+        lm = cr.load_arpa(source, context=context or "line", progress=progress)
     if to_arpa:
-        save_arpa(lm, target, overwrite=overwrite, progress=progress)
+        cr.save_arpa(lm, target, overwrite=overwrite, progress=progress)
     else:
         lm.save(target, overwrite=overwrite)
     ngrams = list(lm.metrics["ngrams"])

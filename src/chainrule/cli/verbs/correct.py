@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options import texts
 from chainrule.cli.output import console, echo, echo_json, print_json, print_table, say
 
 if TYPE_CHECKING:
     from chainrule.tasks.spelling.correct import Corrector
-    from chainrule.text.corpus import Corpus
 
 
 @click.command(short_help="Correct the spelling of TEXT with a model of words.")
@@ -89,7 +89,7 @@ def correct(
             echo(one.corrected)
 
 
-def _measure(corrector: Corrector, evaluate: str | None, clean: Corpus | None, as_json: bool) -> None:
+def _measure(corrector: Corrector, evaluate: str | None, clean: cr.Corpus | None, as_json: bool) -> None:
     """Print how many misspelled words become right, and how many right ones are changed."""
     from chainrule.tasks.spelling.channel import read_misspellings
     from chainrule.tasks.spelling.measure import measure_clean, measure_misspellings

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.output import console, count, echo_json, number, print_table, say, terminal_progress
 
 if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
-
-    from chainrule.explanation.diagnosis import Diagnosis
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _NOTHING = "·"
@@ -42,11 +41,10 @@ def diagnose(
     Steps count from 0, which is <s> (in a stream, </s>). With --json: what --out writes.
     """
     from chainrule.autodiff.tape_model import load_on_tape
-    from chainrule.explanation.diagnosis import diagnose as look_into
 
     if out is not None:
         opt.check_new_file(out, "--out", overwrite)
-    found = look_into(load_on_tape(folder), prompt, token=token, longest=longest, progress=terminal_progress())
+    found = cr.diagnose(load_on_tape(folder), prompt, token=token, longest=longest, progress=terminal_progress())
     if out is not None:
         found.save(out)
     if as_json:
@@ -63,7 +61,7 @@ def diagnose(
         _print_attention(screen, found)
 
 
-def _print_gradients(screen: Console, found: Diagnosis) -> None:
+def _print_gradients(screen: Console, found: cr.explanation.Diagnosis) -> None:
     norms = {"embedding": found.embedding_gradient_T}
     for name, norms_LT in found.state_gradients.items():
         norms |= {f"{name}, layer {layer}": norms_T for layer, norms_T in enumerate(norms_LT)}
@@ -80,7 +78,7 @@ def _print_gradients(screen: Console, found: Diagnosis) -> None:
     say(screen, f"most depends on {_largest(found, found.embedding_gradient_T)}\n")
 
 
-def _print_gates(screen: Console, found: Diagnosis) -> None:
+def _print_gates(screen: Console, found: cr.explanation.Diagnosis) -> None:
     rows = []
     for layer in range(len(next(iter(found.gates.values())))):
         for name, layers in found.gates.items():
@@ -93,7 +91,7 @@ def _print_gates(screen: Console, found: Diagnosis) -> None:
     say(screen, "blocks: ▁ 0 to █ 1; of candidates ▁ -1 to █ 1\n")
 
 
-def _print_attention(screen: Console, found: Diagnosis) -> None:
+def _print_attention(screen: Console, found: cr.explanation.Diagnosis) -> None:
     from chainrule.cli.output import results_table, show_table
 
     assert found.attention_LHTT is not None
@@ -133,7 +131,7 @@ def _log_level(norm: float, least: float, most: float) -> float | None:
     return (math.log(min(norm, most)) - low) / (high - low) if high > low else 1.0
 
 
-def _largest(found: Diagnosis, values_T: np.ndarray) -> str:
+def _largest(found: cr.explanation.Diagnosis, values_T: np.ndarray) -> str:
     """Name the three tokens with the largest values, with their steps and values."""
     best = sorted(range(len(values_T)), key=lambda step: -values_T[step])[:3]
     return ", ".join(f"{found.tokens[step]!r} at {step} ({number(float(values_T[step]))})" for step in best)

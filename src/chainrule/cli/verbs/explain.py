@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.output import console, number, print_json, print_table, say, terminal_progress
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from chainrule.explanation.explanation import Explanation
     from chainrule.explanation.mixtures import MixtureExplanation
     from chainrule.explanation.networks import NetworkExplanation
     from chainrule.explanation.ngrams import NgramExplanation
@@ -54,14 +54,13 @@ def explain(
     all tokens at once: each of its matrices has a row for each token in the window.
     """
     from chainrule.autodiff.tape_model import load_on_tape
-    from chainrule.explanation.explanation import explain as explain_prediction
     from chainrule.explanation.networks import NetworkExplanation
     from chainrule.system.disk import replaced_file
 
     if svg is not None:
         opt.check_new_file(svg, "--svg", overwrite)
     lm = load_on_tape(folder)
-    found = explain_prediction(lm, prompt, next_word=next_word, last=last, progress=terminal_progress())
+    found = cr.explain(lm, prompt, next_word=next_word, last=last, progress=terminal_progress())
     if svg is not None:
         if not isinstance(found, NetworkExplanation):
             raise click.UsageError("--svg draws the graph of a network; an n-gram model has none")
@@ -73,7 +72,7 @@ def explain(
         _print(found, svg)
 
 
-def _print(found: Explanation, svg: str | None) -> None:
+def _print(found: cr.explanation.Explanation, svg: str | None) -> None:
     from chainrule.explanation.mixtures import MixtureExplanation
     from chainrule.explanation.networks import NetworkExplanation
     from chainrule.explanation.ngrams import NgramExplanation
@@ -174,7 +173,7 @@ def _context(tokens: tuple[str, ...]) -> str:
     return " ".join(tokens) or "(none)"
 
 
-def _bits(found: Explanation) -> str:
+def _bits(found: cr.explanation.Explanation) -> str:
     return f"{found.nats / math.log(2):.4g} bits"
 
 

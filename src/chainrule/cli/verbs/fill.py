@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options.texts import standard_input
 from chainrule.cli.output import console, echo_json, number, print_table
 
 if TYPE_CHECKING:
     from chainrule.masked.contract import MaskedModel
-    from chainrule.masked.filling import Filled
 
 
 @click.command()
@@ -32,18 +32,16 @@ def fill(folder: str, text: str, count: int, as_json: bool, **options: Any) -> N
 
     Example: chainrule fill model "The cat [MASK] on the mat"
     """
-    from chainrule.masked.filling import fill as best_fillings
-
     model = cast("MaskedModel", opt.load_model(folder, options, "masked"))
     for line in standard_input() if text == "-" else [text]:
-        found = best_fillings(model, line, count)
+        found = cr.fill(model, line, count)
         if as_json:
             echo_json({"text": line, **asdict(found)})
         else:
             _show(found)
 
 
-def _show(found: Filled) -> None:
+def _show(found: cr.masked.Filled) -> None:
     screen = console()
     if len(found.gaps) == 1:
         rows = (

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.options.executors import executor_options, opened_executor
+from chainrule.cli.options.executors import executor_options, opened_workers
 from chainrule.cli.options.texts import corpus_argument, corpus_options, note_terminal_input, open_corpus
 from chainrule.cli.output import WAITING, count, echo, echo_json, number, terminal_progress
-
-if TYPE_CHECKING:
-    from chainrule.contract.lm import LanguageModel
-    from chainrule.tasks.filtering.filter import Filtered
 
 
 @click.command("filter", short_help="Keep the documents of CORPUS that the model finds fluent.")
@@ -55,8 +51,6 @@ def filter_verb(
     chainrule filter model crawl.txt.gz --keep 0.6 --out fluent.txt.gz
     zcat crawl.gz | chainrule filter model - --max-perplexity 800 > fluent.txt
     """
-    from chainrule.contract.kinds import Stored, Workers
-    from chainrule.tasks.filtering.filter import filter_corpus
     from chainrule.tasks.filtering.writing import check_forms
 
     if (keep is None) == (max_perplexity is None):
@@ -72,9 +66,8 @@ def filter_verb(
         texts = open_corpus(options, *corpus)
         WAITING.end()
         check_forms(texts, target or sys.stdout.buffer)
-        with opened_executor(options) as executor:
-            stored = Stored(Path(folder).absolute(), options["device"], options["dtype"])
-            filtered = filter_corpus(
+        with opened_workers(folder, options) as workers:
+            filtered = cr.tasks.filter_corpus(
                 lm,
                 texts,
                 target or sys.stdout.buffer,
@@ -82,13 +75,15 @@ def filter_verb(
                 max_perplexity=max_perplexity,
                 paragraphs=paragraphs,
                 progress=terminal_progress(),
-                workers=Workers(executor, stored) if executor.is_remote else None,
+                workers=workers,
             )
     sys.stdout.flush()
     _report(filtered, time.monotonic() - began, as_json=as_json, err=target is None)
 
 
-def _filter_pipe(lm: LanguageModel, max_perplexity: float, paragraphs: bool, options: dict[str, Any]) -> Filtered:
+def _filter_pipe(
+    lm: cr.LanguageModel, max_perplexity: float, paragraphs: bool, options: dict[str, Any]
+) -> cr.tasks.Filtered:
     """Filter standard input as it comes, without a copy of it."""
     from chainrule.tasks.filtering.filter import filter_stream
     from chainrule.text.files import Cleaning, standard_input
@@ -112,7 +107,7 @@ def _filter_pipe(lm: LanguageModel, max_perplexity: float, paragraphs: bool, opt
     return filtered
 
 
-def _report(filtered: Filtered, seconds: float, *, as_json: bool, err: bool) -> None:
+def _report(filtered: cr.tasks.Filtered, seconds: float, *, as_json: bool, err: bool) -> None:
     if as_json:
         echo_json({**filtered.to_json(), "seconds": round(seconds, 3)}, err=err)
         return

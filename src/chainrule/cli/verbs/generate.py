@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options.decoding import chosen_strategy, strategy_options
 from chainrule.cli.output import echo, print_json, terminal_progress
 
 if TYPE_CHECKING:
-    from chainrule.contract.lm import LanguageModel
     from chainrule.decode.drafts import Draft, DraftTally
-    from chainrule.decode.generate import Generation
 
 
 @click.command()
@@ -49,8 +48,7 @@ def generate(folder: str, prompt: str, count: int, as_json: bool, drafts: tuple[
     distribution.)
     """
     from chainrule.decode.drafts import DraftTally
-    from chainrule.decode.generate import generate_many, stream_many
-    from chainrule.decode.strategies import Beam
+    from chainrule.decode.generate import stream_many
     from chainrule.system import parallel
 
     note = terminal_progress().note
@@ -67,10 +65,10 @@ def generate(folder: str, prompt: str, count: int, as_json: bool, drafts: tuple[
     tally, began = DraftTally(), time.perf_counter()
     how: Any = {name: options[name] for name in ("max_tokens", "seed", "heal")}
     how |= {"n": count, "draft": draft, "tally": tally}
-    if not as_json and not isinstance(strategy, Beam):
+    if not as_json and not isinstance(strategy, cr.Beam):
         _print_pieces(stream_many(lm, prompt, strategy, **how), lm, prompt, count)
     else:
-        texts = generate_many(lm, [prompt], strategy, **how)
+        texts = cr.generate_many(lm, [prompt], strategy, **how)
         if as_json:
             print_json([_described(text, is_drafted=draft is not None) for text in texts])
         else:
@@ -80,7 +78,7 @@ def generate(folder: str, prompt: str, count: int, as_json: bool, drafts: tuple[
         note(_report(tally, time.perf_counter() - began))
 
 
-def _described(text: Generation, *, is_drafted: bool) -> dict[str, Any]:
+def _described(text: cr.decode.Generation, *, is_drafted: bool) -> dict[str, Any]:
     """Return a text and its figures, for machines."""
     names = ["text", "prompt", "tokens", "log_prob", "finished", *(["steps", "drafted"] if is_drafted else [])]
     return {name: getattr(text, name) for name in names}
@@ -88,7 +86,6 @@ def _described(text: Generation, *, is_drafted: bool) -> dict[str, Any]:
 
 def _draft(drafts: tuple[str, ...], tokens: int | None, sampled: bool) -> Draft | None:
     """Return the models that guess tokens, or None."""
-    from chainrule.contract.kinds import load
     from chainrule.decode.drafts import CONTEXT, DRAFT_TOKENS, Draft
 
     if not drafts:
@@ -96,7 +93,7 @@ def _draft(drafts: tuple[str, ...], tokens: int | None, sampled: bool) -> Draft 
             raise click.UsageError(f"--draft-{'sampled' if tokens is None else 'tokens'} needs --draft")
         return None
     # on the CPU, where counting models are fast, beside a model on any device
-    sources = tuple(name if name == CONTEXT else load(name, tasks=["language"]) for name in drafts)
+    sources = tuple(name if name == CONTEXT else cr.load(name, tasks=["language"]) for name in drafts)
     return Draft(sources, tokens=DRAFT_TOKENS if tokens is None else tokens, sampled=sampled)
 
 
@@ -109,7 +106,7 @@ def _report(tally: DraftTally, seconds: float) -> str:
     )
 
 
-def _print_pieces(pieces: Iterator[tuple[int, str]], lm: LanguageModel, prompt: str, count: int) -> None:
+def _print_pieces(pieces: Iterator[tuple[int, str]], lm: cr.LanguageModel, prompt: str, count: int) -> None:
     """Print texts as their pieces come, each after the prompt; each piece appears at once, in a pipe too."""
     last = -1
     for number, piece in pieces:

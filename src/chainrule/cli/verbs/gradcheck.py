@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chainrule.cli import options as opt
+from chainrule.cli.options.declaring import names_from
 from chainrule.cli.output import console, print_json, print_table, say, terminal_progress
 
 if TYPE_CHECKING:
@@ -15,14 +16,10 @@ if TYPE_CHECKING:
 _MOST = 3  # inputs that are named; of more, only the number is shown
 
 
-def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from chainrule.autodiff.checks import check_names
-
-    return [name for name in check_names() if name.startswith(incomplete)]
-
-
 @click.command(short_help="Check the gradients of every module of the tape.")
-@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=_names)
+@click.argument(
+    "names", nargs=-1, metavar="[NAME]...", shell_complete=names_from("chainrule.autodiff.checks:check_names")
+)
 @opt.option("--eps FLOAT", "Step of the finite difference.", type=float, default=1e-6)
 @opt.option("--tolerance FLOAT", "The largest relative error that passes.", type=float, default=1e-6)
 @opt.seed

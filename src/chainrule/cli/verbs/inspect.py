@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
+import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.output import console, number, print_json, print_table, say, show_table, terminal_progress
-from chainrule.cli.verbs.suggest import as_record, print_suggestions
+from chainrule.cli.verbs.suggest import print_suggestions
+from chainrule.errors import ModelError
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from chainrule.contract.lm import LanguageModel
 
 
 @click.command(short_help="Show what is in the model folder DIR, and verify it.")
@@ -30,16 +31,13 @@ if TYPE_CHECKING:
 @opt.json
 def inspect(folder: str, prompt: str | None, heal: bool, top: int, counts: bool, as_json: bool) -> None:
     """Show what is in the model folder DIR, and verify every checksum."""
-    from chainrule.contract.kinds import load
-    from chainrule.contract.lm import LanguageModel
-    from chainrule.decode.suggest import suggest
     from chainrule.folder import megabytes, read_folder
 
     content = read_folder(folder, verify=True)
     found = "every checksum is right"
     if not content.is_signed:
         found += ", but the manifest of this earlier version has none of its own"
-    lm = load(folder, verify=False, tasks=None if prompt is None and not counts else ["language"])
+    lm = cr.load(folder, verify=False, tasks=None if prompt is None and not counts else ["language"])
     tokenizer = next(iter(lm.tokenizers.values()))
     described: dict[str, Any] = {
         "kind": content.kind,
@@ -47,7 +45,7 @@ def inspect(folder: str, prompt: str | None, heal: bool, top: int, counts: bool,
         "context": content.context,
         "tokenizer": tokenizer.name,
         "vocab_size": tokenizer.vocab_size,
-        **({"normalised": lm.normalised} if isinstance(lm, LanguageModel) else {}),
+        **({"normalised": lm.normalised} if isinstance(lm, cr.LanguageModel) else {}),
         "megabytes": megabytes(folder),
         "arrays": {name: {"shape": list(a.shape), "dtype": str(a.dtype)} for name, a in content.tensors.items()},
         "metrics": dict(content.metrics),
@@ -56,19 +54,19 @@ def inspect(folder: str, prompt: str | None, heal: bool, top: int, counts: bool,
     if prompt is not None:
         opt.note_unknown_prompt(lm, prompt, heal)
         if not counts:
-            described["suggestions"] = suggest(lm, prompt, top) if heal else []
+            described["suggestions"] = cr.suggest(lm, prompt, top) if heal else []
             described["next"] = _next(lm, prompt, top, heal)
     if counts:
         described.update(_ngrams(lm, prompt or "", top))
     if as_json:
         if "suggestions" in described:
-            described["suggestions"] = [as_record(suggestion) for suggestion in described["suggestions"]]
+            described["suggestions"] = [asdict(one) for one in described["suggestions"]]
         print_json(described)
     else:
         _print(f"{folder}: {found}", described)
 
 
-def _next(lm: LanguageModel, prompt: str, top: int, heal: bool) -> list[dict[str, Any]]:
+def _next(lm: cr.LanguageModel, prompt: str, top: int, heal: bool) -> list[dict[str, Any]]:
     from chainrule.decode.suggest import next_tokens
 
     return [
@@ -83,9 +81,8 @@ def _next(lm: LanguageModel, prompt: str, top: int, heal: bool) -> list[dict[str
     ]
 
 
-def _ngrams(lm: LanguageModel, prompt: str, top: int) -> dict[str, Any]:
+def _ngrams(lm: cr.LanguageModel, prompt: str, top: int) -> dict[str, Any]:
     """Return the n-grams that begin with a prompt, and the bigrams of its words, as plain values."""
-    from chainrule.errors import ModelError
     from chainrule.ngram.ngram_model import NgramModel
     from chainrule.ngram.tables import WITHOUT_COUNTS
 

@@ -8,6 +8,7 @@ import click
 
 from chainrule.cli import options as opt
 from chainrule.cli.output import console, print_json, say
+from chainrule.errors import MissingExtraError, PluginError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +24,6 @@ def kinds(kind: str | None, show_all: bool, as_json: bool) -> None:
     Settings go to `chainrule train KIND ... --set NAME=VALUE`. With --json: all settings, with "common" for each.
     """
     from chainrule.contract.kinds import find_kind, kind_names
-    from chainrule.errors import MissingExtraError, PluginError
     from chainrule.settings import CHOSEN, describe
 
     known: list[dict[str, Any]] = []

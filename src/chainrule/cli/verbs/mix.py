@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options.dynamic import chosen_dynamic, dynamic_options
 from chainrule.cli.options.texts import corpus_options, held_out_option, open_corpora
 from chainrule.cli.output import console, number, print_json, print_table, say, terminal_progress
 
 if TYPE_CHECKING:
-    from chainrule.contract.lm import LanguageModel
     from chainrule.system.progress import Progress
-    from chainrule.text.corpus import Corpus
 
 _MANY_UNKNOWN = 0.01  # of the held-out tokens, that is worth a sentence
 _NOT_MERGED = ("log_linear", "by", "of", "cache", "continuous_cache", "theta", "dynamic_rate")
@@ -95,19 +94,16 @@ def mix(folders: tuple[str, ...], out: str, merge: bool, as_json: bool, **option
 
 
 def _mixed(
-    folders: tuple[str, ...], text: Corpus | None, progress: Progress, options: dict[str, Any]
-) -> LanguageModel:
-    from chainrule.contract.kinds import load
-    from chainrule.mixtures.mix import mix as mix_models
-
-    models = [load(folder, device=options["device"], tasks=["language"]) for folder in folders]
+    folders: tuple[str, ...], text: cr.Corpus | None, progress: Progress, options: dict[str, Any]
+) -> cr.LanguageModel:
+    models = [cr.load(folder, device=options["device"], tasks=["language"]) for folder in folders]
     weights = options["weights"]
     columns = len(models) + bool(options["cache"]) + bool(options["continuous_cache"])
     if weights and len(weights) == columns - 1 and columns == 2:
         if not 0 < weights[0] < 1:
             raise click.UsageError(f"the weight should lie between 0 and 1, not at {weights[0]:g}")
         weights = (weights[0], 1 - weights[0])
-    return mix_models(
+    return cr.mix(
         models,
         text,
         weights=weights or None,
@@ -161,16 +157,13 @@ def _report(lm: Any, folders: tuple[str, ...], out: str, as_json: bool) -> None:
 
 
 def _merged(
-    folders: tuple[str, ...], text: Corpus | None, progress: Progress, options: dict[str, Any]
-) -> LanguageModel:
-    from chainrule.contract.kinds import load
-    from chainrule.ngram.mix import interpolate
-
+    folders: tuple[str, ...], text: cr.Corpus | None, progress: Progress, options: dict[str, Any]
+) -> cr.LanguageModel:
     weights = options["weights"]
     if len(weights) > 1:
         raise click.UsageError("--merge takes one --weight, that of the first model")
-    one, other = (load(folder, tasks=["language"]) for folder in folders)
-    return interpolate(one, other, text, weight=weights[0] if weights else None, progress=progress)
+    one, other = (cr.load(folder, tasks=["language"]) for folder in folders)
+    return cr.ngram.interpolate(one, other, text, weight=weights[0] if weights else None, progress=progress)
 
 
 def _report_merged(lm: Any, folders: tuple[str, ...], out: str, as_json: bool) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.output import console, echo_json, print_json, print_table, say, terminal_progress
 
@@ -37,7 +38,7 @@ def pairs(folder: str, file: str, by: Any, per_pair: bool, as_json: bool, **opti
     chainrule pairs model blimp/anaphor_number_agreement.jsonl
     chainrule pairs model pairs.jsonl --good right --bad wrong --group topic --json
     """
-    from chainrule.tasks.pairs import judge, minimal_pairs, read_pairs
+    from chainrule.tasks.pairs import judge, read_pairs
 
     model = opt.load_model(folder, options, "language", "masked")
     given = read_pairs(file, **{name: options[name] for name in ("good", "bad", "group")})
@@ -45,7 +46,7 @@ def pairs(folder: str, file: str, by: Any, per_pair: bool, as_json: bool, **opti
         for judged in judge(model, given, by=by):
             echo_json(judged.to_json())
         return
-    result = minimal_pairs(model, given, by=by, progress=terminal_progress())
+    result = cr.tasks.minimal_pairs(model, given, by=by, progress=terminal_progress())
     if as_json:
         print_json({"folder": folder, "file": file, **result.to_json()})
         return

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import Any
 
 import click
 
+import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options.texts import corpus_options, open_corpus, standard_input
 from chainrule.cli.output import WAITING, console, echo, echo_json, print_measured, print_table, terminal_progress
-from chainrule.cli.verbs.suggest import as_record
-
-if TYPE_CHECKING:
-    from chainrule.contract.lm import LanguageModel
-    from chainrule.tasks.prediction import Keystrokes
 
 
 @click.command()
@@ -42,13 +39,13 @@ def predict(
     chainrule predict model
     chainrule predict model other --evaluate test.txt --lines 200
     """
-    from chainrule.tasks.prediction import Remembered, keystrokes
+    from chainrule.tasks.prediction import Remembered
 
     if evaluate is not None:
         corpus = open_corpus(options, evaluate)
         how: Any = {"most_lines": lines, "progress": terminal_progress()}
         models = ((folder, opt.load_model(folder, options, "language")) for folder in folders)
-        _show([(folder, keystrokes(lm, corpus, count, **how)) for folder, lm in models], as_json)
+        _show([(folder, cr.tasks.keystrokes(lm, corpus, count, **how)) for folder, lm in models], as_json)
         return
     if len(folders) > 1:
         raise click.UsageError("one model at a time suggests words; several are for --evaluate TEXT")
@@ -61,17 +58,16 @@ def predict(
         _answer(remembered, count, as_json=as_json)
 
 
-def _type(lm: LanguageModel, count: int) -> None:
+def _type(lm: cr.LanguageModel, count: int) -> None:
     """Let someone type lines on the terminal, and print them on standard output."""
     from chainrule.cli.output.typing import typed_lines
     from chainrule.contract.lm import prepare
-    from chainrule.decode.suggest import suggest
 
     prepare(lm)
     WAITING.end()
     echo("Tab or 1-9 takes a word, arrows choose, Enter ends the line, Ctrl-D quits", err=True)
     keys = characters = 0
-    for line in typed_lines(lambda text: [(one.word, one.completion) for one in suggest(lm, text, count)]):
+    for line in typed_lines(lambda text: [(one.word, one.completion) for one in cr.suggest(lm, text, count)]):
         text = line.buffer.text.rstrip(" ")
         echo(text)
         keys, characters = keys + line.keys, characters + len(text) + 1
@@ -79,19 +75,17 @@ def _type(lm: LanguageModel, count: int) -> None:
         echo(f"{keys:,} keys for {characters:,} characters: {1 - keys / characters:.1%} saved", err=True)
 
 
-def _answer(lm: LanguageModel, count: int, *, as_json: bool) -> None:
+def _answer(lm: cr.LanguageModel, count: int, *, as_json: bool) -> None:
     """Suggest words for each line of standard input."""
-    from chainrule.decode.suggest import suggest
-
     for text in standard_input():
-        found = suggest(lm, text, count)
+        found = cr.suggest(lm, text, count)
         if as_json:
-            echo_json({"text": text, "suggestions": [as_record(one) for one in found]})
+            echo_json({"text": text, "suggestions": [asdict(one) for one in found]})
         else:
             echo("\t".join(one.word for one in found))
 
 
-def _show(results: Sequence[tuple[str, Keystrokes]], as_json: bool) -> None:
+def _show(results: Sequence[tuple[str, cr.tasks.Keystrokes]], as_json: bool) -> None:
     """Print the keystrokes that each model saves."""
     if as_json:
         print_measured(results)

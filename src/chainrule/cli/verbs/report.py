@@ -7,22 +7,18 @@ from pathlib import Path
 
 import click
 
+import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.options.declaring import RenamedOption
 from chainrule.cli.output import console, print_json, say, terminal_progress
 
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option(
-    "--test",
-    "--text",
-    "test",
-    cls=RenamedOption,
-    type=click.Path(),
+@opt.option(
+    "--test FILE",
+    "Held-out text: compute each model's surprise at it anew; repeatable. [default: what compare kept]",
+    formerly="--text",
     multiple=True,
-    metavar="FILE",
-    help="Held-out text: compute each model's surprise at it anew; repeatable. [default: what compare kept]",
 )
 @opt.option(
     "--prompt TEXT",
@@ -43,7 +39,7 @@ def report(folder: Path, test: tuple[str, ...], prompts: tuple[str, ...], watch:
     chainrule report ladder
     chainrule report model.run --watch
     """
-    from chainrule.report.write import make_report, watch_report
+    from chainrule.report.write import watch_report
 
     if watch:
         if test or prompts or as_json:
@@ -54,7 +50,7 @@ def report(folder: Path, test: tuple[str, ...], prompts: tuple[str, ...], watch:
             sys.exit(0)  # the usual way to end it
         return
     text = [Path(name) for name in test] or None
-    made = make_report(folder, test=text, prompts=list(prompts) or None, progress=terminal_progress())
+    made = cr.report.make_report(folder, test=text, prompts=list(prompts) or None, progress=terminal_progress())
     page = made.write()
     if as_json:
         print_json(made.record.to_json())

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.output import console, echo_json, print_json, print_table, say
+from chainrule.errors import FolderError, SettingsError
 
 if TYPE_CHECKING:
-    from chainrule.contract.lm import LanguageModel
     from chainrule.tasks.nbest.rerank import Learner, Reranked
 
 
@@ -69,7 +70,6 @@ def rerank(folder: str, file: str, kind: str | None, as_json: bool, **options: A
     chainrule rerank model new.json --weights am_score=1,lm=0.02,words=0.2 --best
     """
     from chainrule.tasks.nbest.lists import read_lists
-    from chainrule.tasks.nbest.rerank import rerank as rerank_lists
 
     weights = None if options["weights"] is None else _weights(options["weights"])
     if kind is not None and weights is not None:
@@ -85,7 +85,7 @@ def rerank(folder: str, file: str, kind: str | None, as_json: bool, **options: A
         id_field=options["id_field"],
         needs_references=weights is None,
     )
-    result = rerank_lists(lm, lists, weights=weights, share=options["share"], seed=options["seed"])
+    result = cr.tasks.rerank(lm, lists, weights=weights, share=options["share"], seed=options["seed"])
     if kind is not None:
         result.model.save(folder, overwrite=options["overwrite"])
     if options["best"]:
@@ -100,20 +100,19 @@ def rerank(folder: str, file: str, kind: str | None, as_json: bool, **options: A
 def _learner(kind: str, folder: str, options: dict[str, Any]) -> Learner:
     """Return a function that trains a model of the kind on references."""
     from chainrule.contract.kinds import find_kind
-    from chainrule.errors import FolderError, SettingsError
+    from chainrule.contract.tasks import LANGUAGE
     from chainrule.runs.train import train_kind
     from chainrule.settings import parse, split_words
-    from chainrule.text.corpus import Corpus
 
     the_kind = find_kind(kind)
-    if the_kind.task != "language":
+    if the_kind.task != LANGUAGE.name:
         raise SettingsError(f"the kind {kind} is for another task: --train takes one of a language model")
     if Path(folder).exists() and not options["overwrite"]:
         raise FolderError(f"{folder} exists; choose another folder, or --overwrite it")
     chosen: Any = parse(the_kind.settings, split_words(options["settings"]))
 
-    def learn(references: list[str]) -> LanguageModel:
-        corpus = Corpus.from_texts(references)
+    def learn(references: list[str]) -> cr.LanguageModel:
+        corpus = cr.Corpus.from_texts(references)
         how: Any = {"seed": options["seed"], "device": options["device"]}
         return train_kind(the_kind, chosen, corpus, tokenizer="word", **how)
 
@@ -123,13 +122,11 @@ def _learner(kind: str, folder: str, options: dict[str, Any]) -> Learner:
 def _weights(given: str) -> dict[str, float]:
     weights = {}
     for word in given.split(","):
-        name, equals, value = word.partition("=")
+        name, _, value = word.partition("=")
         try:
             weights[name.strip()] = float(value)
         except ValueError:
-            equals = ""
-        if not equals:
-            raise click.UsageError(f"--weights should be such as am_score=1,lm=0.5, found {word!r}")
+            raise click.UsageError(f"--weights should be such as am_score=1,lm=0.5, found {word!r}") from None
     return weights
 
 

@@ -11,6 +11,7 @@ from chainrule.cli import options as opt
 from chainrule.cli.options.texts import context_option, corpus_argument, corpus_options, open_corpus
 from chainrule.cli.options.tokenizers import given_tokenizer, tokenizer_options
 from chainrule.cli.output import console, print_json, print_table, say, terminal_progress
+from chainrule.errors import ChainruleError
 
 if TYPE_CHECKING:
     from chainrule.comparison.scaling.grid import Scaling
@@ -100,7 +101,6 @@ def _print(found: Scaling) -> None:
 
 def _draw(found: Scaling, out: str) -> None:
     """Write the page of a grid, and say where it is."""
-    from chainrule.errors import ChainruleError
     from chainrule.report.scaling import write_scaling
 
     try:

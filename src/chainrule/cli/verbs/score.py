@@ -9,30 +9,22 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
+import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.options.executors import executor_options, opened_executor
+from chainrule.cli.options.executors import executor_options, opened_workers
 from chainrule.cli.options.texts import corpus_options, id_field, open_corpus, text_argument
 from chainrule.cli.output import console, cut, echo, number, printable, say_caveats, terminal_progress
 
 if TYPE_CHECKING:
-    from chainrule.contract.lm import LanguageModel
     from chainrule.evaluation.pseudo import PseudoScored
     from chainrule.evaluation.records import ScoredRecord
     from chainrule.masked.contract import MaskedModel
-    from chainrule.text.corpus import Corpus
 
 _AT_ONCE = 100  # lines; to write each by itself takes longer than to score it
-
-PSEUDO = (
-    "PLL: the mean of ln p of each token given those on both sides, in nats. It is no probability of the text, and "
-    "exp(-PLL), the pseudo-perplexity, is no perplexity: it does not compare with that of a language model"
-)
-
 
 _SURPRISAL = ("bits_per_token", "bits", "perplexity")
 """The figures of a record: the mean over its tokens, the total, and the perplexity."""
@@ -74,28 +66,26 @@ def score(folder: str, text: str, **options: Any) -> None:
     chainrule score model app.log --worst 20
     chainrule score model reviews.jsonl --field body --id-field id --csv
     """
-    from chainrule.contract.kinds import Stored, Workers, find_kind
     from chainrule.evaluation.records import expect_lines, most_surprising, score_records
+    from chainrule.masked.contract import MaskedModel
 
     if options["as_csv"] and (options["as_json"] or options["per_token"]):
         raise click.UsageError("choose one of --csv, --json and --per-token (which goes with --json)")
-    lm = opt.load_model(folder, options, "language", "masked")
+    lm: Any = opt.load_model(folder, options, "language", "masked")
     corpus = open_corpus(options, text)
-    if find_kind(lm.kind).task == "masked":
+    if isinstance(lm, MaskedModel):
         if options["executor"] != "embedded":
             raise click.UsageError("a masked model is scored by this process: leave out --executor")
-        _print_lines(lm, _pseudo_records(cast("MaskedModel", lm), corpus, options), _PSEUDO, options)
+        _print_lines(lm, _pseudo_records(lm, corpus, options), _PSEUDO, options)
         if not options["as_json"]:
+            from chainrule.cli.output.measured import PSEUDO
+
             terminal_progress().note(PSEUDO)
         return
     if options["executor"] != "embedded":
         expect_lines(lm)  # before an executor is started, which takes seconds
-    with opened_executor(options) as executor:
-        stored = Stored(Path(folder).absolute(), options["device"], options["dtype"])
-        how: Any = {
-            "per_line": options["per_line"],
-            "workers": Workers(executor, stored) if executor.is_remote else None,
-        }
+    with opened_workers(folder, options) as workers:
+        how: Any = {"per_line": options["per_line"], "workers": workers}
         records: Iterable[ScoredRecord]
         if options["worst"] is None:
             records = score_records(lm, corpus, **how)
@@ -105,7 +95,7 @@ def score(folder: str, text: str, **options: Any) -> None:
         _print_records(lm, corpus, records, options)
 
 
-def _pseudo_records(model: MaskedModel, corpus: Corpus, options: dict[str, Any]) -> Iterable[PseudoScored]:
+def _pseudo_records(model: MaskedModel, corpus: cr.Corpus, options: dict[str, Any]) -> Iterable[PseudoScored]:
     """Score the records of a text by a masked model; with --worst, the least likely ones."""
     from chainrule.evaluation.pseudo import pseudo_records
 
@@ -117,7 +107,7 @@ def _pseudo_records(model: MaskedModel, corpus: Corpus, options: dict[str, Any])
 
 
 def _print_records(
-    lm: LanguageModel, corpus: Corpus, records: Iterable[ScoredRecord], options: dict[str, Any]
+    lm: cr.LanguageModel, corpus: cr.Corpus, records: Iterable[ScoredRecord], options: dict[str, Any]
 ) -> None:
     every = iter(records)
     first = list(islice(every, 1))

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
+import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options.texts import standard_input
 from chainrule.cli.output import console, echo_json, number, print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from chainrule.decode.suggest import Suggestion
 
 
 @click.command()
@@ -38,23 +38,16 @@ def suggest(
     A suggestion completes the word that is being written, or is the next word; it ends before white space. Its
     probability is that of the word, given the text. With --json: an object per text.
     """
-    from chainrule.decode import suggest as suggesting
-
     lm = opt.load_model(folder, options, "language")
     for text in standard_input() if prompt is None else [prompt]:
-        found = suggesting.suggest(lm, text, count, at_least=min_probability, once=prompt is not None)
+        found = cr.suggest(lm, text, count, at_least=min_probability, once=prompt is not None)
         if as_json:
-            echo_json({"text": text, "suggestions": [as_record(suggestion) for suggestion in found]})
+            echo_json({"text": text, "suggestions": [asdict(one) for one in found]})
         else:
             print_suggestions(console(), found, title=text if prompt is None else None)
 
 
-def as_record(suggestion: Suggestion) -> dict[str, Any]:
-    """Return a suggestion as JSON."""
-    return {name: getattr(suggestion, name) for name in ("word", "completion", "probability")}
-
-
-def print_suggestions(screen: Console, found: Sequence[Suggestion], title: str | None = None) -> None:
+def print_suggestions(screen: Console, found: Sequence[cr.decode.Suggestion], title: str | None = None) -> None:
     """Print a table of suggestions."""
     rows = ([one.word, repr(one.completion), number(one.probability, 4)] for one in found)
     print_table(screen, ["word", "appends", "probability"], rows, title=title)

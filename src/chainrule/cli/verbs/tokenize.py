@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options.executors import executor_options, opened_executor
 from chainrule.cli.options.texts import corpus_argument, corpus_options, open_corpus
 from chainrule.cli.options.tokenizers import tokenizer_choice, tokenizer_options
 from chainrule.cli.output import console, number, print_json, print_table, terminal_progress
+from chainrule.errors import CorpusError, FolderError
 
 if TYPE_CHECKING:
-    from chainrule.text.corpus import Corpus
-    from chainrule.tokens.base import Tokenizer
     from chainrule.tokens.ids import Encoded
 
 _COLOURS = (
@@ -93,8 +93,7 @@ def tokenize(
         _summary(tokenizer, encoded, as_json)
 
 
-def _merges(text: Corpus, vocab_size: str | None, min_count: int, lines: int, as_json: bool) -> None:
-    from chainrule.errors import CorpusError
+def _merges(text: cr.Corpus, vocab_size: str | None, min_count: int, lines: int, as_json: bool) -> None:
     from chainrule.tokens.subwords.merges import count_pieces, learn_merges
     from chainrule.tokens.subwords.tokenizer import readable, vocabulary_size
     from chainrule.tokens.vocabulary import Limit
@@ -115,8 +114,7 @@ def _merges(text: Corpus, vocab_size: str | None, min_count: int, lines: int, as
     print_table(console(), headings, rows, title="256 bytes, and what is merged")
 
 
-def _show(tokenizer: Tokenizer, text: Corpus, lines: int, as_json: bool) -> None:
-    from chainrule.errors import CorpusError
+def _show(tokenizer: cr.Tokenizer, text: cr.Corpus, lines: int, as_json: bool) -> None:
     from chainrule.tokens.base import lines_of
 
     if not any(text.blocks()):
@@ -147,7 +145,6 @@ def _colour(lines: list[list[str]], between: str) -> None:
 
 def _check_folder(folder: Path, overwrite: bool) -> None:
     """Refuse a folder that has a tokenizer, or that is a model folder, whose tokenizer belongs to its weights."""
-    from chainrule.errors import FolderError
     from chainrule.folder import MANIFEST
     from chainrule.tokens.registry import FILE_NAME
 
@@ -159,7 +156,7 @@ def _check_folder(folder: Path, overwrite: bool) -> None:
         raise FolderError(f"{folder} has a tokenizer already; choose another --out, or --overwrite it")
 
 
-def _summary(tokenizer: Tokenizer, encoded: Encoded, as_json: bool) -> None:
+def _summary(tokenizer: cr.Tokenizer, encoded: Encoded, as_json: bool) -> None:
     figures: dict[str, Any] = {
         "vocab_size": tokenizer.vocab_size,
         "lines": encoded.lines,

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options import texts
-from chainrule.cli.options.declaring import BriefCommand, rare
+from chainrule.cli.options.declaring import BriefCommand, names_from, rare
 from chainrule.cli.options.executors import executor_options, opened_executor
 from chainrule.cli.options.tokenizers import tokenizer_choice, tokenizer_options
 from chainrule.cli.output import console, count, number, print_json, say, terminal_progress
@@ -20,17 +21,10 @@ from chainrule.errors import Interrupted
 
 if TYPE_CHECKING:
     from chainrule.contract.kinds import Kind
-    from chainrule.contract.lm import LanguageModel
-
-
-def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from chainrule.contract.kinds import kind_names
-
-    return [name for name in kind_names() if name.startswith(incomplete)]
 
 
 @click.command(cls=BriefCommand)
-@click.argument("kind", shell_complete=_kinds)
+@click.argument("kind", shell_complete=names_from("chainrule.contract.kinds:kind_names"))
 @texts.corpus_argument
 @opt.out("The model folder to write.")
 @opt.option(
@@ -69,7 +63,7 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
     chainrule train ngram 'files/*.txt' --executor ray --out model
     """
     from chainrule.contract.kinds import find_kind, learns_as
-    from chainrule.runs.prepare import TokenizerChoice
+    from chainrule.contract.tasks import find_task
     from chainrule.runs.train import check_executor, train_kind
     from chainrule.settings import parse, split_words
     from chainrule.system.disk import holding
@@ -92,17 +86,11 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
     tokenizer, sources = tokenizer_choice(options, the_kind.tokenizer), options["source_tokenizer"]
     tokenizer.check()
     if sources is not None:
-        if the_kind.task != "translation":
+        if not find_task(the_kind.task).has_sources:
             raise click.UsageError(f"the kind {kind} has no sources: leave out --source-tokenizer")
-        TokenizerChoice(sources).check()
-    text, valid = texts.open_examples(
-        options, learns_as(the_kind, the_settings), corpus, options["held_out"] or None
-    )
-    assert text is not None
-    if the_kind.task == "tagging":
-        from chainrule.text.tagged import as_tagged
-
-        text, valid = as_tagged(text), None if valid is None else as_tagged(valid)  # type: ignore[assignment]
+        cr.TokenizerChoice(sources).check()
+    task = learns_as(the_kind, the_settings)
+    text, valid = texts.open_examples(options, task, corpus, options["held_out"] or None)
     with holding(run_folder) if kept and is_first else nullcontext(), opened_executor(options) as executor:
         # only after all checks; with --resume, --overwrite replaces the model and keeps the checkpoints
         if kept and overwrite and not resume and is_first:
@@ -127,12 +115,8 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
             if not kept or checkpoint_folders(run_folder):
                 raise
             raise Interrupted("stopped before the first step: nothing is kept", signal.SIGINT) from None
-        if not is_first:
-            return
-        lm.save(out, overwrite=overwrite)
-        if kept and not options["keep"]:
-            remove_checkpoints(run_folder)  # the model is there: nothing is left to resume
-    _print_trained(lm, out, as_json)
+        if is_first:
+            _finish(lm, out, None if options["keep"] or not kept else run_folder, overwrite, as_json)
 
 
 def _with_minutes(settings: dict[str, str], minutes: float | None, kind: Kind) -> dict[str, str]:
@@ -170,7 +154,7 @@ def resume(run: Path, out: str | None, as_json: bool, **options: Any) -> None:
     from chainrule.runs.resume import resume_run
     from chainrule.settings import split_words
     from chainrule.system.disk import holding
-    from chainrule.training.checkpoints.run_folder import check_output, remove_checkpoints
+    from chainrule.training.checkpoints.run_folder import check_output
     from chainrule.training.team import rank
 
     record, corpus, held_out = read_record(run), options["corpus"], options["held_out"]
@@ -189,20 +173,20 @@ def resume(run: Path, out: str | None, as_json: bool, **options: Any) -> None:
             device=options["device"],
             progress=terminal_progress(),
         )
-        if not is_first:
-            return
-        lm.save(out, overwrite=options["overwrite"])
-        if not options["keep"]:
-            remove_checkpoints(run)
-    _print_trained(lm, out, as_json)
+        if is_first:
+            _finish(lm, out, None if options["keep"] else run, options["overwrite"], as_json)
 
 
-def _print_trained(lm: LanguageModel, out: str, as_json: bool) -> None:
-    """Print what was trained, and how long it took."""
-    from chainrule.contract.kinds import find_kind, kind_names
+def _finish(lm: cr.LanguageModel, out: str, run: Path | None, overwrite: bool, as_json: bool) -> None:
+    """Save a model, remove the checkpoints in `run`, and print what was trained, and how long it took."""
+    from chainrule.contract.kinds import task_of
     from chainrule.evaluation.metrics import perplexity_of
     from chainrule.folder import megabytes
+    from chainrule.training.checkpoints.run_folder import remove_checkpoints
 
+    lm.save(out, overwrite=overwrite)
+    if run is not None:
+        remove_checkpoints(run)  # the model is there: nothing is left to resume
     tokens, held_out = lm.provenance["corpus_tokens"], lm.provenance["held_out_tokens"]
     pairs = lm.provenance.get("corpus_pairs")
     figures, size = lm.metrics, lm.tokenizer.vocab_size
@@ -215,14 +199,13 @@ def _print_trained(lm: LanguageModel, out: str, as_json: bool) -> None:
         found |= {} if steps is None else {"steps": steps, "tokens_seen": seen, "validation_nats": nats}
         print_json(found | {"megabytes": megabytes(out)})
         return
-    task = find_kind(lm.kind).task if lm.kind in kind_names() else "language"
-    example, unit, of = _WORDS[task]
-    text = count(seen, unit) if steps is None else f"{count(seen, unit)} ({_passes(seen / tokens)})"
-    text = text if pairs is None else f"{count(pairs, example)}, {text},"
+    task = task_of(lm.kind)
+    text = count(seen, task.unit) if steps is None else f"{count(seen, task.unit)} ({_passes(seen / tokens)})"
+    text = text if pairs is None else f"{count(pairs, task.example)}, {text},"
     tuned = ""
     if nats is not None:
-        held = count(figures["validation_tokens"], unit)
-        tuned = f"; perplexity{of} {number(perplexity_of(nats), 4)} on {held} held out"
+        held = count(figures["validation_tokens"], task.unit)
+        tuned = f"; perplexity{task.perplexity_of} {number(perplexity_of(nats), 4)} on {held} held out"
     elif held_out:
         tuned = f", tuned on {held_out:,} held out"
     work = "" if steps is None else f" and {count(steps, 'step')}"
@@ -231,15 +214,6 @@ def _print_trained(lm: LanguageModel, out: str, as_json: bool) -> None:
         f"{out}: trained on {text} in {number(seconds)} s{work} ({number(seconds - training)} s before training)"
         f"{tuned}; vocabulary {size:,}, {number(megabytes(out))} MB",
     )
-
-
-_WORDS = {
-    "language": ("line", "token", ""),
-    "translation": ("pair", "target token", ""),
-    "tagging": ("sentence", "word", " of tags"),
-    "masked": ("line", "token", " of hidden tokens"),
-}
-"""For each task: an example, what is counted, and what the perplexity is of."""
 
 
 def _passes(epochs: float) -> str:

@@ -66,15 +66,17 @@ def translate(folder: str, texts: tuple[str, ...], nbest: int, as_json: bool, **
     lm = ConditionalModel.expect(opt.load_model(folder, options, "translation"))
     if picture is not None and not _has_attention(lm):
         raise click.UsageError(f"the model in {folder} has no attention, so there are no --alignments")
-    progress = terminal_progress()
-    sources = _Sources(lm, texts or ("-",), options, progress)
+    for text in texts:
+        if text != "-" and not Path(text).exists() and len(text.split()) < 2:
+            raise click.UsageError(
+                f"{text}: no such file; a text of a single word is read from standard input, as by echo"
+            )
     found: list[tuple[str, Translation]] = []
-    every = _translated(lm, sources, strategy, nbest, options, progress)
+    every = _translated(lm, texts or ("-",), strategy, nbest, options)
     for number, (source, best) in enumerate(every, start=1):
         _print(source, best, number, nbest, as_json)
         if picture is not None and len(found) < _MOST_PICTURES and best[0].ids:
             found.append((source, best[0]))
-    sources.note_cuts()
     if picture is not None:
         _draw(lm, found, picture)
 
@@ -82,86 +84,64 @@ def translate(folder: str, texts: tuple[str, ...], nbest: int, as_json: bool, **
 def _strategy(options: dict[str, Any], nbest: int) -> Strategy | Beam:
     from chainrule.seq2seq.translate import BEAM
 
-    narrows = any(options[name] is not None for name in ("temperature", "top_k", "top_p", "min_p"))
-    if narrows and options["strategy"] == "beam":
-        options = {**options, "strategy": "sample"}  # which is what these options narrow
-        if options["beams"] is not None:
-            raise click.UsageError(
-                "a beam search does not sample: leave out --beams, or --temperature and the like"
-            )
     if options["strategy"] == "greedy" and nbest > 1:
         raise click.UsageError("greedy always gives the same text: --nbest needs --strategy sample or beam")
     return chosen_strategy(options, usual=replace(BEAM, width=max(BEAM.width, nbest)))
 
 
-class _Sources:
-    """The lines to translate; those that are longer than the model takes are noted."""
+def _sources(
+    lm: ConditionalModel, texts: tuple[str, ...], options: dict[str, Any], progress: Progress
+) -> Iterator[str]:
+    """Yield the lines to translate; those that are longer than the model takes are noted."""
+    from chainrule.seq2seq.evaluate import is_cut
 
-    def __init__(
-        self, lm: ConditionalModel, texts: tuple[str, ...], options: dict[str, Any], progress: Progress
-    ) -> None:
-        self.lm, self.texts, self.options, self.progress = lm, texts, options, progress
-        self.cut = 0
-        self.is_live = texts == ("-",) and sys.stdin.isatty()
-        for text in texts:
-            if text != "-" and not Path(text).exists() and len(text.split()) < 2:
-                raise click.UsageError(
-                    f"{text}: no such file; a text of a single word is read from standard input, as by echo"
-                )
+    cut = 0
+    for name, number, line in _lines(texts, options):
+        if is_cut(lm, line):
+            cut += 1
+            if cut <= _MOST_NOTES:
+                most = lm.longest_source
+                progress.note(f"{name}, line {number:,}: longer than the {most} tokens the model takes; cut")
+        yield line
+    if cut > _MOST_NOTES:
+        progress.note(f"longer than the model takes, and cut: {cut:,} lines in all")
 
-    def __iter__(self) -> Iterator[str]:
-        from chainrule.seq2seq.evaluate import is_cut
 
-        for name, number, line in self._lines():
-            if is_cut(self.lm, line):
-                self.cut += 1
-                if self.cut <= _MOST_NOTES:
-                    most = self.lm.longest_source
-                    self.progress.note(
-                        f"{name}, line {number:,}: longer than the {most} tokens the model takes; cut"
-                    )
-            yield line
+def _lines(texts: tuple[str, ...], options: dict[str, Any]) -> Iterator[tuple[str, int, str]]:
+    """Yield each line with the name of its text, and its number there."""
+    from chainrule.text.pairs import example_lines
 
-    def _lines(self) -> Iterator[tuple[str, int, str]]:
-        from chainrule.text.pairs import example_lines
-
-        for text in self.texts:
-            if text == "-":
-                for number, line in enumerate(standard_input(), start=1):
-                    yield "standard input", number, line
-            elif Path(text).exists():
-                corpus = open_corpus(self.options, text)
-                for number, block in enumerate(example_lines(corpus), start=1):
-                    yield text, number, " ".join(block.decode().split("\n"))
-            else:
-                yield "the text", 1, text
-
-    def note_cuts(self) -> None:
-        """Note how many sources were cut, if not each of them was noted."""
-        if self.cut > _MOST_NOTES:
-            self.progress.note(f"longer than the model takes, and cut: {self.cut:,} lines in all")
+    for text in texts:
+        if text == "-":
+            for number, line in enumerate(standard_input(), start=1):
+                yield "standard input", number, line
+        elif Path(text).exists():
+            for number, block in enumerate(example_lines(open_corpus(options, text)), start=1):
+                yield text, number, " ".join(block.decode().split("\n"))
+        else:
+            yield "the text", 1, text
 
 
 def _translated(
     lm: ConditionalModel,
-    sources: _Sources,
+    texts: tuple[str, ...],
     strategy: Strategy | Beam,
     nbest: int,
     options: dict[str, Any],
-    progress: Progress,
 ) -> Iterator[tuple[str, list[Translation]]]:
+    """Yield each source with its best translations, as soon as some are found."""
     from chainrule.seq2seq.translate import FIRST_TEXTS, translate_stream
 
-    at_once = options["batch"] or (1 if sources.is_live else FIRST_TEXTS)
+    progress, is_live = terminal_progress(), texts == ("-",) and sys.stdin.isatty()
     every = translate_stream(
         lm,
-        sources,
+        _sources(lm, texts, options, progress),
         strategy,
         best=nbest,
         max_tokens=options["max_tokens"],
         seed=options["seed"],
-        at_once=at_once,
-        grows=options["batch"] is None and not sources.is_live,
+        at_once=options["batch"] or (1 if is_live else FIRST_TEXTS),
+        grows=options["batch"] is None and not is_live,
     )
     if sys.stdout.isatty():  # where the translations themselves show the progress
         yield from every

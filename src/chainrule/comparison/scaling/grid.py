@@ -178,7 +178,7 @@ def scale(
     with holding(out), scratch_folder() as scratch:
         parts = split_off(as_corpus(corpus), {}, PARTS, scratch, seed=seed, progress=progress)
         chosen = tokenizer or TokenizerChoice("bpe")
-        the_tokenizer, encoded = encode_parts(parts, chosen, scratch, progress)
+        the_tokenizer, encoded, _ = encode_parts(parts, chosen, scratch, progress)
         data = TrainingData(the_tokenizer, encoded["train"], None, context, seed, progress, device)
         identity = identity_of(data, encoded, minutes)
         identity |= {"sizes": [size.name for size in grid_sizes], "shares": grid_shares}
