@@ -24,7 +24,7 @@ from chainrule.folder import read_folder
 from chainrule.ngram.infinite import any_length_model as infinite
 from chainrule.ngram.infinite import suffixes, walk
 from chainrule.ngram.infinite.any_length_model import AnyLengthModel, train_anygram
-from chainrule.ngram.infinite.loading import load_anygram
+from chainrule.ngram.loading import load_anygram
 from chainrule.testing import LAWS
 from chainrule.tokens.ids import Encoded
 from listening import Listening

@@ -8,11 +8,11 @@ In reading order:
     sampling/       sampling by kernels, without computing the probability of every token
     tables.py       n-grams, counts and bigrams of a model as tables
     ngram_model.py  `NgramModel`: an automaton as a language model
-    loading.py      the model of a folder, checked
     train.py        training: count, smooth, prune, quantise, index; and the kinds `ngram` and `anygram`
     mix.py          two models interpolated into one
     arpa/           ARPA files, the text format in which n-gram toolkits exchange models
     infinite/       models without a bound on the length of n-grams
+    loading.py      the model of a folder, checked
     evidence.py     one prediction, context by context: what `chainrule explain` shows
     segments.py     sums over segments of arrays, and <s> inserted before sequences
     workspace.py    large arrays in memory, or in temporary files under a memory cap

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from chainrule import settings as settings_of
 from chainrule.errors import DamagedFileError
 from chainrule.folder import ModelFolder
+from chainrule.ngram.infinite.any_length_model import ARRAYS, LENGTHS, AnyLengthModel, AnyLengthSettings, Smoothing
+from chainrule.ngram.infinite.suffixes import Suffixes, index_dtype
 from chainrule.ngram.ngram_model import NgramModel
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.store.automaton import Automaton, slots_for
 from chainrule.ngram.store.bitstream import words_for
 from chainrule.ngram.store.trie import Trie, groups_for
 from chainrule.ngram.store.values import GRID_BITS, Values
+from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import parse_tokenizer
 
 _GRID = 2  # numbers that describe a grid
@@ -106,3 +112,63 @@ def _makes_sense(automaton: Automaton) -> bool:
     prob, back = automaton.log_prob, automaton.log_backoff
     numbers = [np.concatenate([v.plain, v.books.reshape(-1) if v.bits else v.plain[:0]]) for v in (prob, back)]
     return bool((numbers[0] <= 0).all() and not np.isnan(numbers[1]).any() and (numbers[1] < np.inf).all())
+
+
+# -- n-grams of any length -----------------------------------------------------------------------------------
+
+
+def load_anygram(folder: ModelFolder) -> AnyLengthModel:
+    """Return the model, of n-grams of any length, of a folder, once its arrays are found sound."""
+    tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
+    arrays = [folder.tensor(name) for name in ARRAYS]
+    smoothing = Smoothing(folder.tensor("discount"), folder.tensor("strength"))
+    suffixes = Suffixes(tokenizer.vocab_size, *arrays)
+    if not (_are_arrays(arrays, tokenizer) and _are_sorted(suffixes) and _smooths(smoothing)):
+        raise DamagedFileError(f"{folder.path}: the arrays are not those of a model of n-grams of any length")
+    # folders of versions in which this was a smoothing hold settings of other n-gram models too
+    own = {key: folder.config[key] for key in ("extra_words", "vocabulary") if key in folder.config}
+    settings = settings_of.parse(AnyLengthSettings, own)
+    return AnyLengthModel(suffixes, smoothing, tokenizer, folder.context or "line", settings=settings)
+
+
+def _are_arrays(arrays: list[NDArray[Any]], tokenizer: Tokenizer) -> bool:
+    """Return True if the arrays have the right types and sizes, and the followers are tokens but <s>."""
+    follower, places, shared, fresh = arrays
+    return bool(
+        all(array.ndim == 1 and 0 < array.size == follower.size for array in arrays)
+        and follower.dtype == tokenizer.id_dtype
+        and places.dtype == index_dtype(len(places))
+        and shared.dtype == fresh.dtype == np.uint8
+        and follower.max() < tokenizer.vocab_size
+        and (follower != tokenizer.bos).all()
+    )
+
+
+def _are_sorted(suffixes: Suffixes) -> bool:
+    """Return True if `places` are the ranks by follower, block by block, and `fresh` is `shared` by rank.
+
+    Then every range that a walk can reach lies within the arrays.
+    """
+    places, blocks = suffixes.places, np.diff(suffixes.starts)
+    begins = suffixes.starts[:-1][blocks > 0]
+    is_begin = np.zeros(len(places), dtype=bool)
+    is_begin[begins] = True
+    return bool(
+        places.min() >= 0
+        and places.max() < len(places)
+        and (is_begin[1:] | (places[1:] > places[:-1])).all()
+        and (suffixes.follower[places] == np.repeat(np.arange(len(blocks)), blocks)).all()
+        and (suffixes.fresh[places] == suffixes.shared).all()
+        and ((suffixes.shared == 0) == is_begin).all()
+    )
+
+
+def _smooths(smoothing: Smoothing) -> bool:
+    """Return True if d and θ have the right types and shapes, and values that give probabilities."""
+    d, theta = smoothing.discount, smoothing.strength
+    return bool(
+        d.dtype == theta.dtype == np.float64
+        and d.shape == theta.shape == (len(LENGTHS) + 1,)
+        and ((d >= 0) & (d < 1)).all()
+        and ((theta > 0) & (theta < np.inf)).all()
+    )

@@ -22,8 +22,7 @@ from chainrule.ngram.estimate.prune import by_entropy, kept_by_count
 from chainrule.ngram.estimate.tuning import HeldOut
 from chainrule.ngram.infinite.any_length_model import KIND_NAME as ANYGRAM_NAME
 from chainrule.ngram.infinite.any_length_model import AnyLengthSettings, train_anygram
-from chainrule.ngram.infinite.loading import load_anygram
-from chainrule.ngram.loading import load_ngram
+from chainrule.ngram.loading import load_anygram, load_ngram
 from chainrule.ngram.ngram_model import KIND_NAME, NgramModel
 from chainrule.ngram.settings import NgramSettings, Smoothing, parse_thresholds
 from chainrule.ngram.store.automaton import Automaton
