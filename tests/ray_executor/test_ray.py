@@ -104,11 +104,11 @@ def dying(work: Callable[[Any], Any], mark: Path) -> Callable[[Any], Any]:
 class DyingWorkers(RayExecutor):
     """Workers of which one dies in each round of work that is named."""
 
-    rounds = ("_Count", "_Smoother", "log")
+    rounds = ("_count", "_smooth", "log")
     died = 0
 
     def in_order(self, work: Callable[[Any], Any], pieces: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-        name = getattr(work, "__name__", type(work).__name__)
+        name = getattr(getattr(work, "func", work), "__name__", type(work).__name__)  # "func": of a partial
         mark = self.folder.parent / f"died-{name}"  # type: ignore[union-attr]
         if name in self.rounds and not mark.exists():
             yield from super().in_order(dying(work, mark), pieces)

@@ -17,7 +17,7 @@ from chainrule.errors import SettingsError
 from chainrule.folder import ModelFolder
 from chainrule.ngram.estimate.levels import Counts, count_by_unique
 from chainrule.ngram.estimate.methods import choose_method
-from chainrule.ngram.estimate.passes import smooth_levels
+from chainrule.ngram.estimate.passes import logarithms, smooth_levels
 from chainrule.ngram.estimate.prune import by_entropy, kept_by_count
 from chainrule.ngram.estimate.tuning import HeldOut
 from chainrule.ngram.infinite.any_length_model import KIND_NAME as ANYGRAM_NAME
@@ -168,10 +168,10 @@ def smooth(
             level.word = level.word[:0] + 0  # a copy: a view would keep the words in memory
     give_back_memory()
     workspace.release()
-    smoothed = smooth_levels(how.counts, how.method, kept, workspace, progress, consume=True)
-    smoothed.take_logs(workspace)
+    prob, backoff = smooth_levels(how.counts, how.method, kept, workspace, progress, consume=True)
+    prob, backoff = logarithms(prob, workspace), logarithms(backoff, workspace)
     begins = [level.begin for level in levels[1:]]
-    parts = Parts(how.counts.vocab_size, how.counts.bos, words, begins, smoothed.prob, smoothed.backoff, stream)
+    parts = Parts(how.counts.vocab_size, how.counts.bos, words, begins, prob, backoff, stream)
     if kept is not None:
         parts = select(parts, kept)
     automaton = replace(parts.assemble(workspace), log_alpha=settings.log_alpha, counts=every_count)

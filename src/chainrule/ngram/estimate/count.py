@@ -211,13 +211,13 @@ class Windows:
 
     def windows(self, place: int, *, order: int, parts: Parts, first: int, many: int) -> Block:
         """Return the windows of `many` parts from `first` on that begin in a stretch at `place`, by part."""
-        from chainrule.ngram.estimate.kernels import fill_windows, window_parts
+        from chainrule.ngram.estimate.kernels import fill_windows
 
         last = min(place + self.at_once, len(self.ids))
         at_start = place == 0 or int(self.ids[place - 1]) == self.ends_at
         where = (self.ids, place, last, at_start, self.ends_at, self.code, self.bos, parts.part_of, parts.split_of)
         sizes = np.zeros(many, dtype=np.int64)
-        window_parts(*where, first, sizes)
+        fill_windows(*where, first, sizes, np.empty((0, order), dtype=np.uint32))  # counts them
         begin = np.concatenate([[0], np.cumsum(sizes)])
         windows = np.empty((int(begin[-1]), order), dtype=np.uint32)
         fill_windows(*where, first, begin[:-1].copy(), windows)
@@ -290,7 +290,7 @@ def _join(counts: Counts, chunks: list[list[Chunk]], index: Index, workspace: Wo
         count = workspace.empty(sizes[n - 1], np.min_scalar_type(most))
         below = workspace.empty(sizes[n - 1] + 1 if n < order else 1, index)
         below[0] = 0
-        copy = _Copy(word, count, below if n < order else None)
+        copy = partial(_copy, word=word, count=count, begin=below if n < order else None)
         for _ in workspace.in_order(copy, _taken(chunks[n - 1])):
             pass
         counts.levels.append(Level(word, count, begin, word))
@@ -307,22 +307,19 @@ def _taken(chunks: list[Chunk]) -> Iterator[tuple[Chunk, int, int]]:
         size, children = size + chunk.size, children + chunk.children
 
 
-@dataclass(frozen=True)
-class _Copy:
-    """Copies the n-grams of a chunk to their place in the arrays of a level."""
+def _copy(
+    piece: tuple[Chunk, int, int], word: NDArray[Any], count: NDArray[Any], begin: NDArray[Any] | None
+) -> None:
+    """Copy the n-grams of a chunk to their place in the arrays of a level.
 
-    word: NDArray[Any]
-    count: NDArray[Any]
-    begin: NDArray[Any] | None
-    """Where the n-grams of one more word begin; None for the longest."""
-
-    def __call__(self, piece: tuple[Chunk, int, int]) -> None:
-        chunk, at, longer = piece
-        word, count, children = chunk.load()
-        to = at + len(word)
-        self.word[at:to], self.count[at:to] = word, count
-        if self.begin is not None:
-            self.begin[at + 1 : to + 1] = longer + np.cumsum(children, dtype=np.int64)
+    `begin` is where the n-grams of one more word begin; None for the longest.
+    """
+    chunk, at, longer = piece
+    words, counts, children = chunk.load()
+    to = at + len(words)
+    word[at:to], count[at:to] = words, counts
+    if begin is not None:
+        begin[at + 1 : to + 1] = longer + np.cumsum(children, dtype=np.int64)
 
 
 def _suffixes(levels: list[Level], workspace: Workspace) -> NDArray[Any]:

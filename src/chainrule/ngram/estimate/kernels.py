@@ -21,62 +21,41 @@ from chainrule.ngram.store.kernels import BLOCK, find_code
 
 
 @njit(cache=True, nogil=True)
-def window_parts(ids: Any, first: int, last: int, at_start: bool, ends_at: int, code: Any, bos: int, part_of: Any,
-                 split_of: Any, from_part: int, sizes: Any) -> None:  # fmt: skip
-    """Add to `sizes` how many windows that begin in ids[first:last] fall into each part from `from_part` on.
-
-    `at_start` says whether a line begins at `first`; `ends_at` is the token that ends a line, or -1.
-    """
-    starts_line = at_start
-    for i in range(first, last):
-        here = np.int64(ids[i])
-        if starts_line:
-            part = _part(part_of[bos], split_of[bos], code[here] + 1) - from_part
-            if 0 <= part < len(sizes):
-                sizes[part] += 1
-        starts_line = here == ends_at
-        if not starts_line and i + 1 < len(ids):
-            part = part_of[here] - from_part
-            if split_of[here] < 31:
-                part = _part(part_of[here], split_of[here], code[np.int64(ids[i + 1])] + 1) - from_part
-            if 0 <= part < len(sizes):
-                sizes[part] += 1
-
-
-@njit(cache=True, nogil=True)
 def fill_windows(ids: Any, first: int, last: int, at_start: bool, ends_at: int, code: Any, bos: int, part_of: Any,
                  split_of: Any, from_part: int, next_row: Any, windows: Any) -> None:  # fmt: skip
-    """Write the windows that `window_parts` counted, part by part; `next_row` holds the first row of each part."""
-    order = windows.shape[1]
-    columns = np.zeros(last - first + order, np.uint32)
+    """Write the windows that begin in ids[first:last] and fall into the parts from `from_part` on.
+
+    `next_row` holds the next row of each part, which moves on with each window; if `windows` has no rows, the
+    windows are only counted there. `at_start` says whether a line begins at `first`; `ends_at` is the token that
+    ends a line, or -1.
+    """
+    columns = np.zeros(last - first + windows.shape[1], np.uint32)
     line_end = np.uint32(code[ends_at] + 1 if ends_at >= 0 else 0)
-    for i in range(first, min(last + order, len(ids))):
+    for i in range(first, min(first + len(columns), len(ids))):
         columns[i - first] = code[np.int64(ids[i])] + 1
-    starts_line = at_start
+    starts_line, is_written = at_start, len(windows) > 0
     for i in range(first, last):
-        here = np.int64(ids[i])
         if starts_line:
-            part = _part(part_of[bos], split_of[bos], columns[i - first]) - from_part
-            if 0 <= part < len(next_row):
-                row = next_row[part]
-                next_row[part] = row + 1
+            row = _take_row(bos, columns[i - first], part_of, split_of, from_part, next_row)
+            if is_written and row >= 0:
                 windows[row, 0] = code[bos] + 1
                 _fill(columns, i - first, line_end, windows, row, 1)
+        here = np.int64(ids[i])
         starts_line = here == ends_at
         if not starts_line and i + 1 < len(ids):
-            part = part_of[here] - from_part
-            if split_of[here] < 31:
-                part = _part(part_of[here], split_of[here], columns[i - first + 1]) - from_part
-            if 0 <= part < len(next_row):
-                row = next_row[part]
-                next_row[part] = row + 1
+            row = _take_row(here, columns[i - first + 1], part_of, split_of, from_part, next_row)
+            if is_written and row >= 0:
                 _fill(columns, i - first, line_end, windows, row, 0)
 
 
 @njit(cache=True, nogil=True)
-def _part(first: Any, split: Any, column: Any) -> Any:
-    """Return the part of a window, from the first part and the split of its first word and its second column."""
-    return first + (np.int64(column) >> split)
+def _take_row(word: int, column: Any, part_of: Any, split_of: Any, from_part: int, next_row: Any) -> Any:
+    """Return the next row of a window's part, given its first word and its second column; -1 for another part."""
+    part = part_of[word] + (np.int64(column) >> split_of[word]) - from_part
+    if not 0 <= part < len(next_row):
+        return np.int64(-1)
+    next_row[part] += 1
+    return next_row[part] - 1
 
 
 @njit(cache=True, nogil=True)

@@ -10,7 +10,6 @@ same. No task writes what another one reads in the same round, and each writes t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -66,21 +65,15 @@ def count_in_partitions(
 
 
 def _count_in_files(
-    text: Windows,
-    parts: Parts,
-    order: int,
-    workspace: Workspace,
-    task: Task,
-    *,
-    folder: Path,
-    partition_bytes: int,
+    text: Windows, parts: Parts, order: int, workspace: Workspace, task: Task, *, folder: Path, partition_bytes: int
 ) -> list[list[Chunk]]:
     """Shuffle the windows of the text into files, and count one partition of its parts after the other."""
-    files = [file for _, file in workspace.in_order(_Shuffle(text, parts, order, folder), text.stretches())]
+    shuffle = partial(_shuffle, text=text, parts=parts, order=order, folder=folder)
+    files = [file for _, file in workspace.in_order(shuffle, text.stretches())]
     wanted = -(-sum(file.stat().st_size for file in files) // partition_bytes)
     edges = np.linspace(0, parts.number, min(max(wanted, 1), parts.number) + 1).astype(int).tolist()
-    found = []
-    for (first, last), chunks in workspace.in_order(_Count(parts, order, files, folder), pairwise(edges)):
+    found, count = [], partial(_count, parts=parts, order=order, files=files, folder=folder)
+    for (first, last), chunks in workspace.in_order(count, pairwise(edges)):
         found.append(chunks)
         task.advance(len(text.ids) * (last - first) / parts.number)
     for file in files:
@@ -88,22 +81,14 @@ def _count_in_files(
     return [list(level) for level in zip(*found, strict=True)]
 
 
-@dataclass(frozen=True)
-class _Shuffle:
-    """Writes the windows of a stretch to a file, sorted by part; where each part begins stands before them."""
-
-    text: Windows
-    parts: Parts
-    order: int
-    folder: Path
-
-    def __call__(self, place: int) -> Path:
-        block = self.text.windows(place, order=self.order, parts=self.parts, first=0, many=self.parts.number)
-        path = self.folder / f"windows-{place}"
-        with scratch_file_at(path) as file:
-            block.begin.tofile(file)
-            block.windows.tofile(file)
-        return path
+def _shuffle(place: int, text: Windows, parts: Parts, order: int, folder: Path) -> Path:
+    """Write the windows of a stretch to a file, sorted by part; where each part begins stands before them."""
+    block = text.windows(place, order=order, parts=parts, first=0, many=parts.number)
+    path = folder / f"windows-{place}"
+    with scratch_file_at(path) as file:
+        block.begin.tofile(file)
+        block.windows.tofile(file)
+    return path
 
 
 def _read_block(path: Path, first: int, last: int, parts: int, order: int) -> Block:
@@ -115,29 +100,21 @@ def _read_block(path: Path, first: int, last: int, parts: int, order: int) -> Bl
     return Block(windows, begin - begin[0])
 
 
-@dataclass(frozen=True)
-class _Count:
-    """Counts the parts of a partition, one after the other, and writes their n-grams to a file."""
-
-    parts: Parts
-    order: int
-    files: list[Path]
-    folder: Path
-
-    def __call__(self, partition: tuple[int, int]) -> list[Chunk]:
-        first, last = partition
-        blocks = [_read_block(file, first, last, self.parts.number, self.order) for file in self.files]
-        counted = [count_part(part, blocks, self.parts.bits) for part in range(last - first)]
-        path, chunks, before = self.folder / f"ngrams-{first}", [], 0
-        with scratch_file_at(path) as file:
-            for parts_of_level in zip(*counted, strict=True):
-                word, count, children = (np.concatenate(column) for column in zip(*parts_of_level, strict=True))
-                for array in (word, count, children):
-                    array.tofile(file)
-                load = partial(_read_ngrams, path, before, len(word))
-                chunks.append(Chunk.of((word, count, children), load))
-                before += 3 * len(word)
-        return chunks
+def _count(partition: tuple[int, int], parts: Parts, order: int, files: list[Path], folder: Path) -> list[Chunk]:
+    """Count the parts of a partition, one after the other, and write their n-grams to a file."""
+    first, last = partition
+    blocks = [_read_block(file, first, last, parts.number, order) for file in files]
+    counted = [count_part(part, blocks, parts.bits) for part in range(last - first)]
+    path, chunks, before = folder / f"ngrams-{first}", [], 0
+    with scratch_file_at(path) as file:
+        for parts_of_level in zip(*counted, strict=True):
+            word, count, children = (np.concatenate(column) for column in zip(*parts_of_level, strict=True))
+            for array in (word, count, children):
+                array.tofile(file)
+            load = partial(_read_ngrams, path, before, len(word))
+            chunks.append(Chunk.of((word, count, children), load))
+            before += 3 * len(word)
+    return chunks
 
 
 def _read_ngrams(path: Path, before: int, size: int) -> Ngrams:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -27,23 +27,7 @@ _COUNTED_AT_ONCE = 1 << 26  # n-grams that a worker counts at a time, each time 
 Method = Callable[[Seen], Smoothed]
 
 
-@dataclass
-class Estimate:
-    """p(w | h) of every n-gram and the backoff of every context, level after level.
-
-    Smoothing fills in probabilities; `take_logs` turns them into logarithms.
-    """
-
-    prob: Array
-    backoff: Array
-    """The backoffs of n-grams of 1 to N - 1 words; the empty context has none, because every word is a unigram."""
-
-    def take_logs(self, workspace: Workspace = IN_MEMORY) -> None:
-        """Replace all values by their natural logarithms; ln 0 is -inf."""
-        self.prob, self.backoff = _logarithms(self.prob, workspace), _logarithms(self.backoff, workspace)
-
-
-def _logarithms(array: Array, workspace: Workspace) -> Array:
+def logarithms(array: Array, workspace: Workspace = IN_MEMORY) -> Array:
     """Return the natural logarithms of an array, in its place; in another array where work may be done twice."""
     if not is_numpy_array(array):
         return array_namespace(array).log(array)
@@ -101,21 +85,23 @@ def smooth_levels(
     progress: Progress = SILENT,
     *,
     consume: bool = False,
-) -> Estimate:
-    """Smooth every level; `method(n)` is the method for n-grams of n words, `kept` masks those not pruned.
+) -> tuple[Array, Array]:
+    """Return p(w | h) of every n-gram and the backoff of every context, level after level.
 
-    With `consume`, the counts and suffixes of each level are freed as soon as they have been used.
+    `method(n)` is the method for n-grams of n words, `kept` masks those not pruned. The empty context has no
+    backoff, because every word is a unigram. With `consume`, the counts and suffixes of each level are freed as
+    soon as they have been used.
     """
     xp = array_namespace(counts.levels[0].word)
     sizes = [len(level) for level in counts.levels]
     first = [0, *accumulate(sizes)]
-    result = Estimate(*(_empty(counts, size, workspace, xp.float32) for size in (first[-1], first[-2])))
+    every_prob, every_backoff = (_empty(counts, size, workspace, xp.float32) for size in (first[-1], first[-2]))
     below = _before_words(counts, xp)
     with progress.task("smoothing", first[-1], "n-grams") as task:
         for n, level in enumerate(counts.levels, start=1):
-            prob = result.prob[first[n - 1] : first[n]]
-            backoff = result.backoff[first[n - 2] : first[n - 1]] if n > 1 else None
-            smooth = _Smoother(counts, n, method(n), below, kept[n - 1] if kept else None, prob, backoff)
+            prob = every_prob[first[n - 1] : first[n]]
+            backoff = every_backoff[first[n - 2] : first[n - 1]] if n > 1 else None
+            smooth = partial(_smooth, counts, n, method(n), below, kept[n - 1] if kept else None, prob, backoff)
             for _, done in workspace.in_order(smooth, _stretches(level)):
                 task.advance(done)
             below = prob
@@ -123,45 +109,31 @@ def smooth_levels(
             if consume:
                 level.count = level.suffix = level.begin[:0]
             workspace.release()
-    return result
+    return every_prob, every_backoff
 
 
-@dataclass(frozen=True)
-class _Smoother:
-    """The smoothing of one level, a stretch of its contexts at a time."""
-
-    counts: Counts
-    n: int
-    method: Method
-    below: Array
-    kept: Array | None
-    prob: Array
-    backoff: Array | None
-
-    def __call__(self, stretch: tuple[int, int]) -> int:
-        xp = array_namespace(self.prob)
-        first, last = stretch
-        level = self.counts.levels[self.n - 1]
-        begin = xp.astype(level.begin[first : last + 1], xp.int64)
-        ngrams = slice(int(begin[0]), int(begin[-1]))
-        lower = self.below if self.n == 1 else self.below[xp.astype(level.suffix[ngrams], xp.int64)]
-        kept = None if self.kept is None else self.kept[ngrams]
-        seen = Seen(
-            level.count[ngrams], begin - begin[0], xp.astype(lower, xp.float64), self._is_full(stretch, xp), kept
-        )
-        prob, factor = self.method(seen)
-        self.prob[ngrams] = xp.astype(prob, xp.float32)
-        if self.backoff is not None:
-            self.backoff[first:last] = xp.astype(factor, xp.float32)
-        return ngrams.stop - ngrams.start
-
-    def _is_full(self, stretch: tuple[int, int], xp: Array) -> Array:
-        first, last = stretch
-        is_full = xp.full(last - first, self.n == self.counts.order, dtype=xp.bool, device=device(self.prob))
-        if 1 < self.n < self.counts.order:
-            from_start = self.counts.starting_with_bos(self.n - 1)
-            is_full[max(from_start.start - first, 0) : max(from_start.stop - first, 0)] = True
-        return is_full
+def _smooth(
+    counts: Counts, n: int, method: Method, below: Array, kept: Array | None, prob: Array, backoff: Array | None,
+    stretch: tuple[int, int],
+) -> int:  # fmt: skip
+    """Smooth the n-grams of a stretch of the contexts of one level; returns their number."""
+    xp = array_namespace(prob)
+    first, last = stretch
+    level = counts.levels[n - 1]
+    begin = xp.astype(level.begin[first : last + 1], xp.int64)
+    ngrams = slice(int(begin[0]), int(begin[-1]))
+    lower = below if n == 1 else below[xp.astype(level.suffix[ngrams], xp.int64)]
+    is_full = xp.full(last - first, n == counts.order, dtype=xp.bool, device=device(prob))
+    if 1 < n < counts.order:
+        from_start = counts.starting_with_bos(n - 1)
+        is_full[max(from_start.start - first, 0) : max(from_start.stop - first, 0)] = True
+    own_kept = None if kept is None else kept[ngrams]
+    seen = Seen(level.count[ngrams], begin - begin[0], xp.astype(lower, xp.float64), is_full, own_kept)
+    smoothed, factor = method(seen)
+    prob[ngrams] = xp.astype(smoothed, xp.float32)
+    if backoff is not None:
+        backoff[first:last] = xp.astype(factor, xp.float32)
+    return ngrams.stop - ngrams.start
 
 
 def _empty(counts: Counts, size: int, workspace: Workspace, dtype: Any) -> Array:
