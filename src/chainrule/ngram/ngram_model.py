@@ -69,11 +69,7 @@ class NgramModel(LanguageModel):
     explained_by = "chainrule.explanation.ngrams:explain_ngram"
 
     def __init__(
-        self,
-        automaton: Automaton,
-        tokenizer: Tokenizer,
-        settings: NgramSettings,
-        context: Context = "line",
+        self, automaton: Automaton, tokenizer: Tokenizer, settings: NgramSettings, context: Context = "line"
     ) -> None:
         self.automaton = replace(automaton, keeps_suffixes=settings.keeps_suffixes)
         self.tokenizer = tokenizer
@@ -158,7 +154,7 @@ class NgramModel(LanguageModel):
         scores_BT[is_token] = self.automaton.score(text_BT[is_token])
         return scores_BT[:, history.shape[1] :]
 
-    # -- fast paths ---------------------------------------------------------------------------------------
+    # -- fast paths: those of `_OFFERS_ON_CPU` and the scoring of texts are not called on a GPU ------------
 
     @property
     def capabilities(self) -> Capabilities:
@@ -174,9 +170,7 @@ class NgramModel(LanguageModel):
         return Capabilities(offers, costs, is_compiled=True)
 
     def score_text(self, block: bytes) -> np.ndarray | None:
-        """Encode and score blocks of whole lines in parallel, one for each core; for line context on the CPU."""
-        if self.context != "line" or self.automaton.where is not None:
-            return None
+        """Encode and score blocks of whole lines in parallel, one for each core; only for line context."""
         parts = cut_lines(block)
         # a short text is left to the plain way, which needs no kernel
         return np.concatenate(at_once(self._score_lines, parts)) if len(parts) > 1 else None
@@ -188,7 +182,7 @@ class NgramModel(LanguageModel):
 
     def score_sequences(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray | None:
         """Score all sequences as one text: no n-gram has <s> in its middle, so none reaches over it."""
-        if self.automaton.where is not None or len(ids) == 0:
+        if len(ids) == 0:
             return None
         check_ids(ids[None], self.tokenizer.vocab_size)
         if worth_a_kernel(len(ids), _NANOSECONDS_TO_LAY_OUT):
@@ -249,26 +243,19 @@ class NgramModel(LanguageModel):
     def write(
         self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
     ) -> tuple[NgramState, Array, Array] | None:
-        """Sample by kernels that look at the words seen after the contexts; None on a GPU, or for a few tokens."""
-        if self.automaton.where is not None:
-            return None
+        """Sample by kernels that look at the words seen after the contexts; None for a few tokens."""
         if not self._patience.count(uniforms_BT.size):
             return None
-        words_BN = self._state(state).words
-        nothing_BT = np.zeros((len(words_BN), 0), np.int64)
-        written = self._sampler.sample(words_BN, choose, uniforms_BT, nothing_BT if read_BT is None else read_BT)
-        if written is None:
-            return None
-        tokens_BT, scores_BT, nodes = written
-        after = replace(self._state(state), nodes=nodes, words=_last_words(words_BN, tokens_BT))
-        return after, tokens_BT, scores_BT
+        read_BT = np.zeros((len(state), 0), np.int64) if read_BT is None else read_BT
+        written = self._sampler.sample(self._state(state).words, choose, uniforms_BT, read_BT)
+        return None if written is None else (self.extend(state, written[0]), *written)
 
     def search(
         self, state: State, rules: SearchRules, live_PW: np.ndarray, lengths_PW: np.ndarray
     ) -> list[list[Found]] | None:
-        """Search by the kernels of sampling; None on a GPU, for a few tokens, or for very many hypotheses."""
+        """Search by the kernels of sampling; None for a few tokens, or for very many hypotheses."""
         texts, width = live_PW.shape
-        if self.automaton.where is not None or width > _WIDEST or not self._patience.count(rules.limits.sum()):
+        if width > _WIDEST or not self._patience.count(rules.limits.sum()):
             return None
         from chainrule.ngram.sampling.beam import search
 
@@ -276,19 +263,15 @@ class NgramModel(LanguageModel):
         words_BN = np.repeat(words_BN, texts * width // len(words_BN), axis=0)
         return search(self._sampler, words_BN, rules, live_PW, lengths_PW)
 
-    def draft(self, memory: np.ndarray | None, ids: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Guess by one call of a kernel; the memory is the last N-1 words. None on a GPU."""
-        if self.automaton.where is not None:
-            return None
+    def draft(self, memory: np.ndarray | None, ids: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Guess by one call of a kernel; the memory is the last N-1 words."""
         check_ids(ids[None], self.tokenizer.vocab_size)
         known = to_numpy(self._after_start.words)[0] if memory is None else memory
         words = np.concatenate([known, ids])[len(ids) :]
         return words, self._drafter.after(words, count)
 
-    def best_tokens(self, longest: int) -> list[BestTokens] | None:
-        """Return the contexts of the model and their most probable words. None on a GPU."""
-        if self.automaton.where is not None:
-            return None
+    def best_tokens(self, longest: int) -> list[BestTokens]:
+        """Return the contexts of the model and their most probable words."""
         from chainrule.ngram.sampling.best_tokens import best_words
 
         return best_words(self.automaton, self.tokenizer.bos, longest)

@@ -108,11 +108,9 @@ def _as_utf8(pieces: Iterator[bytes], encoding: str, path: Path) -> Iterator[byt
     if found.name == "utf-8":
         yield from pieces
         return
-    decoder = codecs.getincrementaldecoder(found.name)()
     try:
-        for piece in pieces:
-            yield decoder.decode(piece).encode()
-        yield decoder.decode(b"", final=True).encode()
+        for text in codecs.iterdecode(pieces, found.name):
+            yield text.encode()
     except UnicodeError as error:
         raise ArpaError(f"{path}: not {encoding}: {error}") from None
 

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from chainrule.ngram.store.compiled import rank_of
+
 
 @njit(cache=True, nogil=True)
 def lengthen(ids: Any, order: Any, starts: Any, boundary: int, longer: Any) -> None:
@@ -168,18 +170,6 @@ def _scan(values: Any, limit: int, first: int, last: int) -> Any:
         if values[r] <= highest:
             found += 1
     return found
-
-
-@njit(cache=True, nogil=True)
-def rank_of(places: Any, first: int, last: int, wanted: int) -> int:
-    """Return the index at which `wanted` belongs in the ascending places[first:last], by binary search."""
-    while first < last:
-        middle = (first + last) // 2
-        if places[middle] < wanted:
-            first = middle + 1
-        else:
-            last = middle
-    return first
 
 
 @njit(cache=True, nogil=True)

@@ -17,13 +17,12 @@ import numpy as np
 
 from chainrule.ngram.infinite.kernels import distinct, read
 from chainrule.ngram.infinite.suffixes import LONGEST
-from chainrule.ngram.sampling.compiled import ZERO, inner, kernel
 from chainrule.ngram.sampling.cut_kernels import effective
-from chainrule.ngram.sampling.draw_kernels import from_id
 from chainrule.ngram.sampling.level_kernels import ADDED, FIRST, enter, find_slot
 from chainrule.ngram.sampling.penalty_kernels import CHANGED, begin_text, count, make_room
 from chainrule.ngram.sampling.sample_kernels import DONE, HELP, NO_ROOM, choose
 from chainrule.ngram.sampling.stack_kernels import FEW, has_room, push_gathered, push_level
+from chainrule.ngram.store.compiled import ZERO, inner, kernel, rank_of
 
 _BACKOFF = 2  # the column of `Directory.tops`
 _LOOKED_AT = 64  # about the most occurrences of a context that a draft looks at
@@ -218,7 +217,7 @@ def _p_of(token: int, k: int, contexts: Any, lists: Any, directory: Any, context
 def _listed_value(token: int, slot: int, lists: Any, directory: Any) -> Any:
     """Return ln p of a token in the list of a level; NaN if it is not there."""
     first, size = directory.places[slot, FIRST], directory.places[slot, ADDED]
-    at = from_id(lists.ids_by_id, first, first + size, token)
+    at = rank_of(lists.ids_by_id, first, first + size, token)
     if at < first + size and lists.ids_by_id[at] == token:
         return lists.values[first + lists.place_by_id[at]]
     return np.nan

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from chainrule.contract.capabilities import BestTokens
 from chainrule.folder import Context
 from chainrule.ngram.sampling.best_tokens import MOST_CONTEXTS, first_maxima
+from chainrule.ngram.store.trie import read_only
 from chainrule.system.parallel import at_once, cores, plain_up_to, stretches
 
 Ids = NDArray[np.integer]
@@ -69,11 +70,8 @@ class Suffixes:
     fresh: Bytes
 
     def __post_init__(self) -> None:
-        # all read-only, so that trained arrays and memory-mapped ones have the same type for Numba
         for name in ("follower", "places", "shared", "fresh"):
-            view = np.asarray(getattr(self, name)).view()
-            view.flags.writeable = False
-            object.__setattr__(self, name, view)
+            object.__setattr__(self, name, read_only(getattr(self, name)))
 
     def __len__(self) -> int:
         return len(self.follower)

@@ -15,5 +15,4 @@ In reading order:
     best_tokens.py      the most likely word after each context, for a device that drafts by itself
     beam_kernels.py     beam search: rank, finish hypotheses, continue the best, move on
     beam.py             the calls of these kernels, and the results of a search
-    compiled.py         the options by which the kernels are compiled
 """

@@ -13,7 +13,6 @@ from chainrule.errors import ModelError
 from chainrule.ngram.sampling.beam_kernels import COLUMNS, NUMBERS, STEP, Hypotheses, Rule, search_text
 from chainrule.ngram.sampling.sampler import Floats, Ints, NgramSampler
 from chainrule.ngram.sampling.stack_kernels import Plan
-from chainrule.ngram.sampling.walk_kernels import find_all_ends
 from chainrule.ngram.sampling.workspace import Workspace
 from chainrule.system.parallel import at_once, cores, stretches
 
@@ -66,7 +65,7 @@ class _Search:
         never: Sequence[int],
     ) -> None:  # fmt: skip
         self.sampler, self.words, self.never = sampler, words, never
-        width, order = len(live), sampler.automaton.trie.order
+        width, ends_WN = len(live), sampler.automaton.ends_fast(words)
         end = -1 if rules.end is None or rules.end in rules.forbid else rules.end
         last_divisor = float(rules.divisors[limit + int(lengths.max())])
         self.task = _Task(
@@ -75,8 +74,8 @@ class _Search:
             Hypotheses(
                 live.astype(np.float64),
                 lengths.astype(np.int64),
-                np.zeros((width, order), np.int64),
-                np.zeros((width, order), np.int64),
+                ends_WN,
+                np.zeros_like(ends_WN),
                 np.zeros((limit, width), np.int32),
                 np.zeros((limit, width), np.int32),
                 np.zeros((width, width), np.int64),
@@ -89,7 +88,6 @@ class _Search:
             np.full((rules.best, COLUMNS), -math.inf),
             np.zeros(width, np.int64),
         )
-        find_all_ends(np.ascontiguousarray(words), sampler.trie, self.task.hypotheses.ends_WN)
 
     def run(self, workspace: Workspace, plan: Plan) -> None:
         """Search to the end."""

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from chainrule.ngram.sampling.compiled import inner, kernel
 from chainrule.ngram.sampling.cut_kernels import (
     KEPT,
     LEVEL,
@@ -23,6 +22,7 @@ from chainrule.ngram.sampling.cut_kernels import (
 from chainrule.ngram.sampling.sample_kernels import DONE, HELP, NO_ROOM
 from chainrule.ngram.sampling.stack_kernels import stack_up
 from chainrule.ngram.sampling.walk_kernels import locate, value_after, walk
+from chainrule.ngram.store.compiled import inner, kernel
 
 STEP, COUNT, IS_OVER, NUMBERS = range(4)
 """The items of `Hypotheses.numbers`: steps taken, hypotheses finished, and 1 if the search is over."""
@@ -57,7 +57,7 @@ class Hypotheses(NamedTuple):
     lengths: Any
     """The number of tokens of each after its prompt."""
     ends_WN: Any
-    """The nodes of the last words of each, as `find_all_ends` writes them."""
+    """The nodes of the last words of each, as `find_ends` writes them."""
     next_ends_WN: Any
     """Room for the same after a step."""
     tokens_TW: Any

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from chainrule.ngram.sampling.compiled import ZERO, inner
+from chainrule.ngram.store.compiled import ZERO, inner, rank_of
 
 COUNT = np.int64(-1)
 """A special index of a power: tokens are counted instead of summing their mass."""
@@ -233,14 +233,8 @@ def keep_ties(stack: Any, many: int, ids: Any, room: Any, size: int) -> None:
 @inner
 def _with_ids_to(ids: Any, stack: Any, j: int, most: int) -> Any:
     """Return the place in a list after its pairs above the cut and its pairs at the cut with ids up to `most`."""
-    start, low, high = stack[j, START], stack[j, ABOVE], stack[j, REACH]
-    while low < high:
-        middle = (low + high) >> 1
-        if ids[start + middle] <= most:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    start = stack[j, START]
+    return rank_of(ids, start + stack[j, ABOVE], start + stack[j, REACH], most + 1) - start
 
 
 @inner

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.ngram.sampling.compiled import ZERO, kernel
-from chainrule.ngram.sampling.sampler import Ints, frozen
-from chainrule.ngram.sampling.walk_kernels import code_of, find_all_ends
+from chainrule.ngram.sampling.sampler import Ints
+from chainrule.ngram.sampling.walk_kernels import code_of
 from chainrule.ngram.store.automaton import Automaton
+from chainrule.ngram.store.compiled import ZERO, kernel
 from chainrule.ngram.store.kernels import children_of, value_at
+from chainrule.ngram.store.scoring_kernels import find_ends
 
 _SLOTS = 1 << 14
 """The number of contexts whose most likely word is kept: those with many words come up again and again."""
@@ -24,7 +25,7 @@ class Drafter:
     """Drafts with an automaton, for one text at a time."""
 
     def __init__(self, automaton: Automaton, bos: int) -> None:
-        self.trie, self.prob, _, self.words = frozen(automaton)
+        self.trie, (self.prob, _), self.words = automaton.trie_arrays, automaton.value_arrays, automaton.words
         possible = np.array(self.prob.plain[: automaton.trie.vocab_size], dtype=np.float64)
         possible[int(self.trie.code[bos])] = -np.inf
         self._best_of_all = int(self.words[int(possible.argmax())])
@@ -53,7 +54,7 @@ def draft_words(
     """
     order = words_1N.shape[1]
     for t in range(len(tokens)):
-        find_all_ends(words_1N, trie, ends_1N)
+        find_ends(words_1N, trie, ends_1N)
         token = np.int64(best_of_all)
         for n in range(order, 0, -1):
             node = ends_1N[0, n]

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from chainrule.ngram.sampling.compiled import inner, kernel
 from chainrule.ngram.sampling.cut_kernels import (
     KEPT,
     KIND,
@@ -20,6 +19,7 @@ from chainrule.ngram.sampling.cut_kernels import (
     START,
     STORED,
 )
+from chainrule.ngram.store.compiled import inner, kernel, rank_of
 
 BLOCK = 256
 """The number of pairs of a list from one histogram to the next."""
@@ -134,22 +134,10 @@ def _weigh(stack: Any, many: int, lists: Any, factor: Any, shift: int, bucket: i
                     weight[token] += scale * (lists.mass[power, k] - before)
                     times[token] += sign
             continue
-        for k in range(from_id(ids, start, start + stack[j, SIZE], first), start + stack[j, SIZE]):
+        for k in range(rank_of(ids, start, start + stack[j, SIZE], first), start + stack[j, SIZE]):
             token = ids[k] - first
             if token >= width:
                 break
             is_kept = np.float64(places[k] < kept)  # a factor, not a branch, which could not be predicted
             weight[token] += scale * is_kept * mass[k]
             times[token] += sign * is_kept
-
-
-@inner
-def from_id(ids: Any, low: int, high: int, first: int) -> Any:
-    """Return the first place in sorted ids, from low to high, with an id of at least `first`."""
-    while low < high:
-        middle = (low + high) >> 1
-        if ids[middle] < first:
-            low = middle + 1
-        else:
-            high = middle
-    return low

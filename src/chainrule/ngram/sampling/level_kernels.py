@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from chainrule.ngram.sampling.compiled import ZERO, inner
 from chainrule.ngram.sampling.draw_kernels import BLOCK, BUCKETS, rows_for, trailing_bits
 from chainrule.ngram.sampling.walk_kernels import code_of, value_after
+from chainrule.ngram.store.compiled import ZERO, inner
 from chainrule.ngram.store.kernels import bits_at, value_at
 
 _MERGED = (

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from chainrule.ngram.sampling.compiled import ZERO, inner
 from chainrule.ngram.sampling.cut_kernels import penalised
 from chainrule.ngram.sampling.draw_kernels import BLOCK, trailing_bits
 from chainrule.ngram.sampling.level_kernels import add_up, fill_rows, sort_pairs
+from chainrule.ngram.store.compiled import ZERO, inner
 
 RECENT = 48
 """The most tokens whose counts have changed in one edition."""

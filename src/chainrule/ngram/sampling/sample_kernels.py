@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.ngram.sampling.compiled import inner, kernel
 from chainrule.ngram.sampling.cut_kernels import (
     COUNT,
     KEPT,
@@ -26,6 +25,7 @@ from chainrule.ngram.sampling.draw_kernels import draw, trailing_bits
 from chainrule.ngram.sampling.penalty_kernels import begin_text, count
 from chainrule.ngram.sampling.stack_kernels import TOGETHER, stack_up
 from chainrule.ngram.sampling.walk_kernels import locate, walk
+from chainrule.ngram.store.compiled import inner, kernel
 
 DONE, NO_ROOM, HELP = 0, 1, 2
 """The results of a kernel: all is done; there is no room for more lists; a row needs the plain way."""

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from chainrule.arrays import PAD
 from chainrule.contract.capabilities import Choose
-from chainrule.ngram.sampling.compiled import is_compiled
 from chainrule.ngram.sampling.sample_kernels import MIN_P, TOP_K, TOP_P, sample_rows
 from chainrule.ngram.sampling.stack_kernels import Plan
-from chainrule.ngram.sampling.walk_kernels import find_all_ends
 from chainrule.ngram.sampling.workspace import Source, Workspace
 from chainrule.ngram.store.automaton import Automaton
+from chainrule.ngram.store.compiled import is_compiled
 from chainrule.system.parallel import Patience, announce, at_once, cores, stretches
 
 Ints = NDArray[np.int64]
@@ -183,48 +182,29 @@ class NgramSampler(Sampler):
 
     def __init__(self, automaton: Automaton) -> None:
         self.automaton = automaton
-        self.trie, prob, back, words = frozen(automaton)
-        source = Source(
-            (self.trie, prob, back, words), automaton.trie.vocab_size, automaton.trie.order, words, prob.plain
-        )
+        trie, (prob, back), words = automaton.trie, automaton.value_arrays, automaton.words
+        arrays = (automaton.trie_arrays, prob, back, words)
+        source = Source(arrays, trie.vocab_size, trie.order, words, prob.plain)
         super().__init__(source, automaton.codes, automaton.log_alpha)
 
     def sample(
         self, words_BN: Ints, choose: Choose, uniforms_BT: Floats, read_BT: Ints
-    ) -> tuple[Ints, Floats, Ints] | None:
-        """Return a token for each column after the words of each row, its ln p, and the last node of each row.
+    ) -> tuple[Ints, Floats] | None:
+        """Return a token for each column after the words of each row, and its ln p.
 
         None if the choice has no plan, or if it is too early to compile the kernel.
         """
         plan = self.plan(sample_rows, choose.operations, uniforms_BT.size)
         if plan is None:
             return None
-        rows, order = len(words_BN), self.automaton.trie.order
-        ends_BN = np.zeros((rows, order), np.int64)
-        find_all_ends(words_BN, self.trie, ends_BN)
+        ends_BN = self.automaton.ends_fast(words_BN)
 
         def step(task: Task, row: int) -> None:
             t = int(task.done_B[row])
             history = np.concatenate([words_BN[row], task.tokens_BT[row, :t]])[t:]
             tokens = sample_one(task, row, choose, self.automaton.next_after(history[None]))
             if tokens[0] != PAD:
-                find_all_ends(np.append(history, tokens)[None, 1:], self.trie, ends_BN[row : row + 1])
+                ends_BN[row] = self.automaton.ends_fast(np.append(history, tokens)[None, 1:])[0]
 
         task = self.run(sample_rows, plan, (ends_BN,), choose, uniforms_BT, read_BT, step)
-        # the state is the node of the longest context: the columns hold the nodes of longer and longer ones
-        ends_BN[:, 0] = 0
-        longest = order - 1 - np.argmax(ends_BN[:, ::-1] > 0, axis=1)
-        return task.tokens_BT, task.scores_BT, ends_BN[np.arange(rows), longest]
-
-
-def frozen(automaton: Automaton) -> tuple[Any, ...]:
-    """Return the arrays of an automaton and the word of each code, all read-only, so that kernels compile once."""
-    named: tuple[Any, ...] = (automaton.trie_arrays, *automaton.value_arrays)
-    return (*(arrays._make(map(_read_only, arrays)) for arrays in named), _read_only(automaton.words))
-
-
-def _read_only(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        value = value.view(np.ndarray)
-        value.flags.writeable = False
-    return value
+        return task.tokens_BT, task.scores_BT

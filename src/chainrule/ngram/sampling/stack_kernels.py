@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from chainrule.ngram.sampling.compiled import ZERO, inner, kernel
 from chainrule.ngram.sampling.cut_kernels import (
     GATHERED,
     KEPT,
@@ -40,6 +39,7 @@ from chainrule.ngram.sampling.level_kernels import (
 )
 from chainrule.ngram.sampling.penalty_kernels import CHANGED, PENALISED_AT, REMOVED, build_beside, make_room
 from chainrule.ngram.sampling.walk_kernels import code_of, prefetch_word, value_after
+from chainrule.ngram.store.compiled import ZERO, inner, kernel
 from chainrule.ngram.store.kernels import value_at
 
 TOGETHER = 16

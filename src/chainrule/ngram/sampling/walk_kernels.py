@@ -10,54 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.ngram.sampling.compiled import ZERO, inner, kernel, prefetch
 from chainrule.ngram.sampling.cut_kernels import effective
-from chainrule.ngram.store.kernels import backoff_at, bits_at, children_of, find_code, value_at
+from chainrule.ngram.store.compiled import ZERO, inner, prefetch
+from chainrule.ngram.store.kernels import backoff_at, bits_at, children_of, find_child, value_at
 
 _AHEAD = 128  # children whose words and values are loaded in advance
 _LINE = 16  # numbers of 4 bytes in a cache line
-
-
-@kernel
-def find_all_ends(words_BN: Any, trie: Any, ends_BN: Any) -> None:
-    """Write the nodes of the last 1, 2, ... words of each row, from column 1 on; 0 where the trie has none.
-
-    Column 0 is the greatest length of a context, which does not reach beyond <s>.
-    """
-    for row in range(len(words_BN)):
-        words, ends = words_BN[row], ends_BN[row]
-        ends[:] = 0
-        for n in range(1, len(words) + 1):
-            code = np.int64(trie.code[words[len(words) - n]])
-            if code >= trie.size:
-                break
-            ends[0] = n
-            if code == trie.bos:
-                break
-        for n in range(1, len(words) + 1):
-            node = ZERO
-            for k in range(n):
-                code = np.int64(trie.code[words[len(words) - n + k]])
-                node = _child_of(node, k, code, trie) if code < trie.size else ZERO
-                if node == 0:
-                    break
-            ends[n] = node
-
-
-@inner
-def _child_of(node: int, n: int, code: int, trie: Any) -> Any:
-    """Return the child of a node of n words by the code of the child's last word; 0 if there is none."""
-    if n == 0:
-        return np.int64(code) + 1
-    first, last = children_of(node, n, trie.table, trie.base, trie.offset, trie.rest)
-    return _find_child(first, last, code, trie)
-
-
-@inner
-def _find_child(first: int, last: int, code: int, trie: Any) -> Any:
-    skipped = trie.table[2, 0]
-    place = find_code(trie.words, trie.word_bits, first - skipped, last - skipped, np.int64(-1), trie.size, code)
-    return place + skipped if place >= 0 else ZERO
 
 
 @inner
@@ -106,7 +64,7 @@ def walk(ends: Any, top: int, code: int, context: Any, backoff: Any, trie: Any, 
         if n == 0:
             child = np.int64(code) + 1
         elif ends[n] > 0:
-            child = _find_child(context[n, 1], context[n, 2], code, trie)
+            child = find_child(context[n, 1], context[n, 2], code, trie)
         if child > 0 and not is_found:
             is_found = True
             own = np.float64(value_at(child - 1, n, prob.plain, prob.codes, prob.books, prob.bits))
@@ -127,7 +85,7 @@ def walk(ends: Any, top: int, code: int, context: Any, backoff: Any, trie: Any, 
 def value_after(code: int, n: int, context: Any, backoff: Any, trie: Any, prob: Any) -> Any:
     """Return ln p of a word after the last n words; `context` has the children of the nodes of their suffixes."""
     for m in range(n, 0, -1):
-        child = _find_child(context[m, 1], context[m, 2], code, trie)
+        child = find_child(context[m, 1], context[m, 2], code, trie)
         if child > 0:
             own = value_at(child - 1, m, prob.plain, prob.codes, prob.books, prob.bits)
             return effective(np.float64(own), m, n, backoff)

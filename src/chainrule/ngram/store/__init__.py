@@ -9,6 +9,7 @@ In reading order:
     normalise.py          backoffs that make the probabilities after every context sum to one; models in fewer bits
     parts.py              automata taken apart and put together
     bitstream.py          integers of a few bits each, packed into 32-bit words
+    compiled.py           the options by which kernels that allocate nothing are compiled
     kernels.py            Numba kernels: reading and searching the trie, its hash index, packing bit streams
     scoring_kernels.py    Numba kernels that score a text, and compute ln p of every word after a context
 """

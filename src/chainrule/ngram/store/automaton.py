@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from chainrule.arrays import Array
 from chainrule.errors import SettingsError
 from chainrule.ngram.store.codes import codes_of_words, words_of_codes
-from chainrule.ngram.store.trie import Trie, TrieArrays, move
-from chainrule.ngram.store.values import GRID_BITS, ValueArrays, Values
+from chainrule.ngram.store.trie import Trie, TrieArrays, move, read_only
+from chainrule.ngram.store.values import GRID_BITS, Values
 from chainrule.system.parallel import Patience, at_once, cores, stretches
 
 _NANOSECONDS = 1024  # to score one token with NumPy
@@ -162,15 +162,18 @@ class Automaton:
         return state
 
     def ends_fast(self, history: Array) -> Array:
-        """Return the nodes of the last 1, 2, ... T words of each row [B, T], as [T, B]; 0 where there is none."""
+        """Return the nodes of the last 1, 2, ... T words of each row [B, T], as [B, T + 1]; 0 where there is none.
+
+        They are in the columns from 1 on; column 0 is the number of words back to the last <s>.
+        """
         from chainrule.ngram.store.scoring_kernels import find_ends
 
-        ends = np.empty(history.shape[::-1], dtype=np.int64)
-        find_ends(history, ends, self.trie_arrays)
-        return ends
+        ends_BN = np.empty((history.shape[0], history.shape[1] + 1), dtype=np.int64)
+        find_ends(history, self.trie_arrays, ends_BN)
+        return ends_BN
 
     def ends_slowly(self, history: Array) -> list[Array]:
-        """Return the same as `ends_fast` without the Numba kernel: used on a GPU, and as the reference."""
+        """Return the same nodes as a list by length, without the Numba kernel: on a GPU, and as the reference."""
         xp = array_namespace(history)
         rows, width = history.shape
         codes = self.codes[history]
@@ -190,24 +193,14 @@ class Automaton:
         """Return the words of each state, right-aligned in [B, N-1], after V ("no word") for shorter states."""
         xp = array_namespace(states)
         reach, length = self.trie.order - 1, self.trie.length(states)
-        total = length
-        columns = []
-        for n in range(reach, 0, -1):
-            if self.trie.first_of_length[n] == self.trie.first_of_length[n + 1]:  # no state is that long
-                columns.append(xp.full_like(states, self.trie.vocab_size))
-                continue
-            here = length == n
-            node = xp.where(here, states, int(self.trie.first_of_length[n]))
-            columns.append(xp.where(here, self.words[self.trie.word(node)], self.trie.vocab_size))
-            states = xp.where(here, self.trie.parent(node, n), states)
-            length = xp.where(here, n - 1, length)
-        if not columns:
-            return xp.zeros((states.shape[0], 0), dtype=xp.int64, device=device(states))
-        # so far word k of a state is in column k: align shorter states to the right
-        by_place = xp.flip(xp.stack(columns, axis=1), axis=1)
-        source = xp.arange(reach, dtype=xp.int64, device=device(states))[None, :] - (reach - total)[:, None]
-        rows = xp.arange(states.shape[0], dtype=xp.int64, device=device(states))[:, None]
-        return xp.where(source >= 0, by_place[rows, xp.clip(source, 0, None)], self.trie.vocab_size)
+        words = xp.full((states.shape[0], reach), self.trie.vocab_size, dtype=xp.int64, device=device(states))
+        for n in range(1, reach + 1):
+            rows = xp.nonzero(length == n)[0]
+            nodes = states[rows]
+            for k in range(n if rows.shape[0] else 0, 0, -1):  # from the last word to the first
+                words[rows, reach - n + k - 1] = self.words[self.trie.word(nodes)]
+                nodes = self.trie.parent(nodes, k)
+        return words
 
     def matches(self, codes: Array) -> list[Array]:
         """Return, for each length 1 to N, the node of the n-gram that ends at each position; 0 for none."""
@@ -277,26 +270,26 @@ class Automaton:
 
     @cached_property
     def trie_arrays(self) -> TrieArrays:
-        """The trie and its index as the kernels take them."""
+        """The trie and its index as the kernels take them: read-only."""
         trie = self.trie
         return TrieArrays(
             self.codes.astype(np.uint32),
             trie.vocab_size,
             trie.table,
-            np.asarray(trie.words),
-            np.asarray(trie.base),
-            np.asarray(trie.offset),
-            np.asarray(trie.rest),
+            read_only(trie.words),
+            read_only(trie.base),
+            read_only(trie.offset),
+            read_only(trie.rest),
             trie.word_bits,
-            np.zeros(0, np.uint64) if self.index is None else np.asarray(self.index),
+            read_only(np.zeros(0, np.uint64) if self.index is None else self.index),
             int(self.codes[self.bos]),
         )
 
     @cached_property
-    def value_arrays(self) -> tuple[ValueArrays, ValueArrays]:
-        """The log-probabilities and the log-backoffs as the kernels take them."""
+    def value_arrays(self) -> tuple[Values, Values]:
+        """The log-probabilities and the log-backoffs as the kernels take them: read-only."""
         prob, back = (
-            ValueArrays(np.asarray(values.plain), np.asarray(values.codes), np.asarray(values.books), values.bits)
+            Values(read_only(values.plain), read_only(values.codes), read_only(values.books), values.bits)
             for values in (self.log_prob, self.log_backoff)
         )
         return prob, back

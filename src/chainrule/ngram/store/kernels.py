@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from chainrule.ngram.store.compiled import ZERO, inner
 from chainrule.ngram.store.values import GRID_BITS
 
 BLOCK = 256
@@ -83,6 +84,14 @@ def children_of(node: int, n: int, table: Any, base: Any, offset: Any, rest: Any
     context, end = node - table[n, 0], table[n + 1, 2]
     first = min(begin_of(context, table[n, 1], base, offset, rest) + table[n + 1, 0], end)
     return first, min(begin_of(context + 1, table[n, 1], base, offset, rest) + table[n + 1, 0], end)
+
+
+@inner
+def find_child(first: int, last: int, code: int, trie: Any) -> Any:
+    """Return the child whose last word has this code, of the children first to last - 1 of a node; 0 for none."""
+    skipped = trie.table[2, 0]
+    place = find_code(trie.words, trie.word_bits, first - skipped, last - skipped, np.int64(-1), trie.size, code)
+    return place + skipped if place >= 0 else ZERO
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -51,10 +51,8 @@ class Parts:
         return Automaton(trie, Values.of(self.log_prob), Values.of(self.log_backoff), self.bos, where=where)
 
 
-def pack_words(words: Sequence[Array], vocab_size: int, workspace: Workspace | None = None) -> Array:
+def pack_words(words: Sequence[Array], vocab_size: int, workspace: Workspace = IN_MEMORY) -> Array:
     """Pack the codes of all lengths into one bit stream, in a file if the workspace spills."""
-    if workspace is None:
-        return pack(_joined(words), bits_for(vocab_size - 1))
     empty = partial(workspace.empty, dtype=np.uint32) if workspace.spills else None
     return pack(_joined(words), bits_for(vocab_size - 1), empty, workspace.executor)
 

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from chainrule.ngram.store.compiled import ZERO, inner, kernel
 from chainrule.ngram.store.kernels import (
     BLOCK,
     backoff_at,
     bits_at,
     children_of,
     find_by_index,
-    find_code,
+    find_child,
     search_children,
     value_at,
 )
@@ -25,7 +26,7 @@ def score_text(text: Any, first: int, last: int, scores: Any, trie: Any, prob: A
                keeps_suffixes: Any) -> Any:  # fmt: skip
     """Write ln p of the words first to last - 1 of a text into `scores`, as `Automaton.score` defines it.
 
-    `trie` is a TrieArrays; `prob` and `back` are the ValueArrays of log-probabilities and log-backoffs; `log_alpha`
+    `trie` is a TrieArrays; `prob` and `back` are the `Values` of log-probabilities and log-backoffs; `log_alpha`
     is that of the automaton, or None instead of 0: the kernel is then compiled without the code that adds it.
     `keeps_suffixes` says that an n-gram is in the trie only if it is there without its first word too: then many
     need not be searched for.
@@ -153,54 +154,65 @@ def take_back(starts: Any, ends: Any, scores: Any) -> Any:
 # -- the words after a context ------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def find_ends(history: Any, ends: Any, trie: Any) -> None:
-    """Write the nodes of the last 1, 2, ... words of each row [B, T] into `ends` [T, B], as `ends_slowly`."""
-    code, size, table, words, word_bits = trie.code, trie.size, trie.table, trie.words, trie.word_bits
-    rows, width = history.shape
-    for row in range(rows):
-        for n in range(1, width + 1):
-            first_code = np.int64(code[history[row, width - n]])
-            node = first_code + 1 if first_code < size else np.int64(0)
-            for m in range(1, n):
-                wanted = np.int64(code[history[row, width - n + m]])
-                if node == 0 or wanted >= size:
-                    node = np.int64(0)
+@kernel
+def find_ends(words_BN: Any, trie: Any, ends_BN: Any) -> None:
+    """Write the nodes of the last 1, 2, ... words of each row, from column 1 on; 0 where the trie has none.
+
+    Column 0 is the greatest length of a context, which does not reach beyond <s>.
+    """
+    for row in range(len(words_BN)):
+        words, ends = words_BN[row], ends_BN[row]
+        ends[:] = 0
+        for n in range(1, len(words) + 1):
+            code = np.int64(trie.code[words[len(words) - n]])
+            if code >= trie.size:
+                break
+            ends[0] = n
+            if code == trie.bos:
+                break
+        for n in range(1, len(words) + 1):
+            node = ZERO
+            for k in range(n):
+                code = np.int64(trie.code[words[len(words) - n + k]])
+                node = _child_of(node, k, code, trie) if code < trie.size else ZERO
+                if node == 0:
                     break
-                low, high = children_of(node, m, table, trie.base, trie.offset, trie.rest)
-                place = find_code(
-                    words, word_bits, low - table[2, 0], high - table[2, 0], np.int64(-1), size, wanted
-                )
-                node = place + table[2, 0] if place >= 0 else np.int64(0)
-            ends[n - 1, row] = node
+            ends[n] = node
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def find_longest(ends: Any, longest: Any) -> None:
-    """Write the node of the longest suffix of each row into `longest`, given `ends` of `find_ends`; 0 for none."""
-    lengths, rows = ends.shape
-    for row in range(rows):
+@inner
+def _child_of(node: int, n: int, code: int, trie: Any) -> Any:
+    """Return the child of a node of n words by the code of the child's last word; 0 if there is none."""
+    if n == 0:
+        return np.int64(code) + 1
+    first, last = children_of(node, n, trie.table, trie.base, trie.offset, trie.rest)
+    return find_child(first, last, code, trie)
+
+
+@kernel
+def find_longest(ends_BN: Any, longest: Any) -> None:
+    """Write the node of the longest suffix of each row into `longest`, given what `find_ends` wrote; 0 for none."""
+    for row in range(len(ends_BN)):
         longest[row] = 0
-        for n in range(lengths):
-            if ends[n, row] > 0:
-                longest[row] = ends[n, row]
+        for n in range(1, ends_BN.shape[1]):
+            if ends_BN[row, n] > 0:
+                longest[row] = ends_BN[row, n]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def fill_next(ends: Any, word_of_code: Any, log_probs: Any, trie: Any, prob: Any, back: Any) -> None:
+def fill_next(ends_BN: Any, word_of_code: Any, log_probs: Any, trie: Any, prob: Any, back: Any) -> None:
     """Turn ln p without context, in each row [B, V] of `log_probs`, into ln p after the contexts of the row.
 
-    `ends` are the nodes that `find_ends` finds. From short contexts to long ones, every word pays the backoff, and
-    a word that was seen after the context gets its own probability.
+    `ends_BN` holds the nodes that `find_ends` finds. From short contexts to long ones, every word pays the backoff,
+    and a word that was seen after the context gets its own probability.
     """
     table, words, word_bits = trie.table, trie.words, trie.word_bits
     prob_plain, prob_codes, prob_books, prob_bits = prob
     back_plain, back_codes, back_books, back_bits = back
-    lengths, rows = ends.shape
     size = log_probs.shape[1]
-    for row in range(rows):
-        for n in range(1, lengths + 1):
-            node = ends[n - 1, row]
+    for row in range(len(ends_BN)):
+        for n in range(1, ends_BN.shape[1]):
+            node = ends_BN[row, n]
             if node == 0:
                 continue
             cost = np.float64(backoff_at(node - 1, n - 1, back_plain, back_codes, back_books, back_bits))
@@ -216,7 +228,7 @@ def fill_next(ends: Any, word_of_code: Any, log_probs: Any, trie: Any, prob: Any
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def fill_next_probs(
-    ends: Any, word_of_code: Any, without_context: Any, probs: Any, trie: Any, prob: Any, back: Any
+    ends_BN: Any, word_of_code: Any, without_context: Any, probs: Any, trie: Any, prob: Any, back: Any
 ) -> None:
     """Write p of every word after the contexts of each row into `probs` [B, V]: e to what `fill_next` computes.
 
@@ -226,21 +238,20 @@ def fill_next_probs(
     table, words, word_bits = trie.table, trie.words, trie.word_bits
     prob_plain, prob_codes, prob_books, prob_bits = prob
     back_plain, back_codes, back_books, back_bits = back
-    lengths, rows = ends.shape
-    size = probs.shape[1]
-    costs = np.zeros(lengths + 1)  # [n]: ln of the backoffs of all contexts of more than n words
-    for row in range(rows):
-        for n in range(lengths, 0, -1):
-            node = ends[n - 1, row]
+    size, reach = probs.shape[1], ends_BN.shape[1] - 1
+    costs = np.zeros(reach + 1)  # [n]: ln of the backoffs of all contexts of more than n words
+    for row in range(len(ends_BN)):
+        for n in range(reach, 0, -1):
+            node = ends_BN[row, n]
             cost = backoff_at(node - 1, n - 1, back_plain, back_codes, back_books, back_bits) if node > 0 else 0.0
             costs[n - 1] = costs[n] + np.float64(cost)
         factor = np.exp(costs[0])
         for word in range(size):
             probs[row, word] = without_context[word] * factor
-        for n in range(1, lengths + 1):
-            if ends[n - 1, row] == 0:
+        for n in range(1, reach + 1):
+            if ends_BN[row, n] == 0:
                 continue
-            first, last = children_of(ends[n - 1, row], n, table, trie.base, trie.offset, trie.rest)
+            first, last = children_of(ends_BN[row, n], n, table, trie.base, trie.offset, trie.rest)
             for child in range(first, last):
                 code = bits_at(words, (child - table[2, 0]) * word_bits, word_bits)
                 if code < size:  # a damaged file does not lead out of bounds

@@ -204,6 +204,13 @@ def move(array: Array, where: Any) -> Array:
     return torch.from_numpy(np.array(array.view(same_bits.get(array.dtype, array.dtype)))).to(where)
 
 
+def read_only(array: Array) -> NDArray[Any]:
+    """Return a read-only view of an array: trained arrays and memory-mapped ones then have one type for Numba."""
+    view: NDArray[Any] = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
 def groups_for(contexts: Any) -> Any:
     """Return how many groups of 32 hold the beginnings of `contexts` contexts and the end of the last one."""
     return (contexts >> _GROUP_BITS) + 1

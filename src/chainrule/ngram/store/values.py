@@ -6,7 +6,6 @@ steps, fine enough to lose no more than single precision does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -29,17 +28,7 @@ _AT_ONCE = 1 << 18
 _LEAST_STEP = 2.0**-40  # of a grid whose values are all the same
 
 
-class ValueArrays(NamedTuple):
-    """A number for each node (`Values` explains each array)."""
-
-    plain: Array
-    codes: Array
-    books: Array
-    bits: int
-
-
-@dataclass(frozen=True)
-class Values:
+class Values(NamedTuple):
     """A number for every node from node 1 on; if quantised, each length of n-grams has its own codebook or grid.
 
     The numbers of single words are never quantised: there are few of them, and a coarse p(<unk>) would cost at

@@ -1,4 +1,4 @@
-"""The options by which the kernels of this package are compiled, and functions that they share."""
+"""The options by which kernels that allocate no memory are compiled, and functions that they share."""
 
 from __future__ import annotations
 
@@ -29,6 +29,18 @@ def is_compiled(function: Any) -> bool:
     """Return True if a kernel is compiled: it is loaded, or Numba kept it on disk in an earlier run."""
     kept = getattr(getattr(function, "_cache", None), "_cache_file", None)
     return bool(function.overloads) or (kept is not None and bool(kept._load_index()))
+
+
+@inner
+def rank_of(values: Any, first: int, last: int, wanted: int) -> Any:
+    """Return the index at which `wanted` belongs in the ascending values[first:last], by binary search."""
+    while first < last:
+        middle = (first + last) >> 1
+        if values[middle] < wanted:
+            first = middle + 1
+        else:
+            last = middle
+    return first
 
 
 @intrinsic
