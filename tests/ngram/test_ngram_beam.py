@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import chainrule as cr
 from chainrule.arrays import pad
-from chainrule.contract.lm import search as search_by_model
+from chainrule.contract.lm import ask
 from chainrule.decode.beam import beam_search
 from chainrule.decode.healing import Respelling
 from chainrule.errors import ModelError
@@ -81,10 +81,10 @@ def test_the_model_searches_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[object] = []
 
     def noted(*arguments: Any) -> Any:
-        calls.append(search_by_model(*arguments))
+        calls.append(ask(*arguments))
         return calls[-1]
 
-    monkeypatch.setattr("chainrule.decode.beam.search_by_model", noted)
+    monkeypatch.setattr("chainrule.decode.beam.ask", noted)
     check(model(), cr.Beam(3), prompts(model()), None)
     assert len(calls) == 1 and calls[0] is not None
     lm = cr.train("ngram", "a b\n", order=2)

@@ -22,7 +22,7 @@ to its plain way, and fails if a declared fast path never answers.
 
 Other methods have no plain way; only some models can do what they do.
 
-    most likely         a table of contexts and the token that follows each most often, for drafts on another device
+    best_tokens       a table of contexts and the token that follows each most often, for drafts on another device
     features          the vector from which the next token is predicted, [B, D]; and `read_features`
     match_lengths     how many of the last tokens are a known context
     as_torch          the network as a model of torch, whose weights can learn
@@ -37,23 +37,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from chainrule.arrays import Array
-
-FAST_PATHS = frozenset(
-    {
-        "draft",
-        "next_probs",
-        "predictions",
-        "prepare",
-        "read",
-        "read_ahead",
-        "score_sequences",
-        "score_text",
-        "search",
-        "write",
-        "write_drafted",
-    }
-)
-"""The methods that the plain way can replace."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +71,8 @@ class Capabilities:
     and the first call takes longer than others."""
 
 
-class Offers(Protocol):
-    """The methods that a model may offer. One that offers a fast path may still return None: take the plain way."""
+class FastPaths(Protocol):
+    """The methods that the plain way can replace. A model that offers one may still return None: take that way."""
 
     def score_text(self, block: bytes) -> np.ndarray | None:
         """Return ln p of every token of a text in UTF-8 whose lines end in LF."""
@@ -148,6 +131,10 @@ class Offers(Protocol):
         `uniforms` has the random numbers of the next tokens, `rules.tokens` more than are wanted. Writing stops
         when there are `most` tokens, or a few more, and may stop before that.
         """
+
+
+class Offers(FastPaths, Protocol):
+    """The methods that a model may offer: fast paths, and those without a plain way."""
 
     def best_tokens(self, longest: int) -> list[BestTokens] | None:
         """Return the contexts of 1, 2, ... `longest` tokens, and the most likely token after each."""

@@ -28,7 +28,7 @@ from array_api_compat import array_namespace
 
 from chainrule._renamed import renamed_method
 from chainrule.arrays import PAD, Array, batches, checked, to_numpy
-from chainrule.contract.capabilities import Capabilities, Choose, Drafted, DraftRules, Found, SearchRules
+from chainrule.contract.capabilities import Capabilities
 from chainrule.contract.model import Model
 from chainrule.errors import CorpusError
 from chainrule.folder import TEXT, Context
@@ -40,6 +40,7 @@ __all__ = [
     "Context",
     "LanguageModel",
     "State",
+    "ask",
     "check_rows",
     "draft",
     "next_probs",
@@ -54,10 +55,8 @@ __all__ = [
     "score_rows",
     "score_sequences",
     "score_text",
-    "search",
     "start_token",
     "tokens_at_once",
-    "write",
 ]
 
 _LEAST_AT_ONCE, _MOST_AT_ONCE = 1 << 14, 1 << 20  # tokens
@@ -228,9 +227,15 @@ def offered(lm: LanguageModel, name: str) -> Any:
     return getattr(lm, name) if name in lm.capabilities.offers else None
 
 
+def ask(lm: LanguageModel, name: str, *arguments: Any) -> Any:
+    """Return what a fast path of the model answers; None if it declares no such path: take the plain way."""
+    fast = offered(lm, name)
+    return None if fast is None else fast(*arguments)
+
+
 def score_text(lm: LanguageModel, block: bytes) -> np.ndarray:
     """Return ln p of every token of a text in UTF-8 whose lines end in LF."""
-    if (fast := offered(lm, "score_text")) and (found := fast(block)) is not None:
+    if (found := ask(lm, "score_text", block)) is not None:
         return np.asarray(found)
     ids = encode_in_parallel(lm.tokenizer, block, as_text=lm.context == "stream")
     return score_sequences(lm, ids, *lm.bounds(ids))
@@ -238,7 +243,7 @@ def score_text(lm: LanguageModel, block: bytes) -> np.ndarray:
 
 def score_sequences(lm: LanguageModel, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Return ln p of every id of consecutive sequences, each from a start to its end."""
-    if (fast := offered(lm, "score_sequences")) and (found := fast(ids, starts, ends)) is not None:
+    if (found := ask(lm, "score_sequences", ids, starts, ends)) is not None:
         return np.asarray(found)
     scores = np.empty(len(ids))
     for places, ids_BT in padded_batches(ids, starts, ends, tokens_at_once(lm)):
@@ -292,7 +297,7 @@ def tokens_at_once(lm: LanguageModel) -> int:
 
 def read(lm: LanguageModel, state: State, ids_BT: Array) -> tuple[Array, State]:
     """Return the scores of the ids after the state, and the state after the ids."""
-    if (fast := offered(lm, "read")) and (found := fast(state, ids_BT)) is not None:
+    if (found := ask(lm, "read", state, ids_BT)) is not None:
         scores_BT, after = found
         return scores_BT, after
     return lm.score(ids_BT, state), lm.extend(state, ids_BT)
@@ -300,7 +305,7 @@ def read(lm: LanguageModel, state: State, ids_BT: Array) -> tuple[Array, State]:
 
 def predictions(lm: LanguageModel, state: State, ids_BT: Array) -> Iterator[Array]:
     """Yield ln p of every token before each of the ids, as arrays [B, t, V]; without meaning before padding."""
-    if (fast := offered(lm, "predictions")) and (found := fast(state, ids_BT)) is not None:
+    if (found := ask(lm, "predictions", state, ids_BT)) is not None:
         yield from found
         return
     check_rows(state, ids_BT)
@@ -311,7 +316,7 @@ def predictions(lm: LanguageModel, state: State, ids_BT: Array) -> Iterator[Arra
 
 def read_ahead(lm: LanguageModel, state: State, ids_BT: Array) -> tuple[Array, Callable[[int], State]]:
     """Return ln p of every token after each of the ids, [B, T, V], and a function: n -> the state after n ids."""
-    if (fast := offered(lm, "read_ahead")) and (found := fast(state, ids_BT)) is not None:
+    if (found := ask(lm, "read_ahead", state, ids_BT)) is not None:
         ahead_BTV, state_after = found
         return ahead_BTV, state_after
     after = lm.extend(state, ids_BT)
@@ -322,7 +327,7 @@ def read_ahead(lm: LanguageModel, state: State, ids_BT: Array) -> tuple[Array, C
 
 def draft(lm: LanguageModel, memory: Any, ids: np.ndarray, count: int) -> tuple[Any, np.ndarray]:
     """Return the memory of a model after more tokens of one text, and `count` tokens that it guesses next."""
-    if (fast := offered(lm, "draft")) and (found := fast(memory, ids, count)) is not None:
+    if (found := ask(lm, "draft", memory, ids, count)) is not None:
         after, guess = found
         return after, guess
     state = lm.extend(lm.start(1) if memory is None else memory, ids[None])
@@ -346,39 +351,11 @@ def score_choices(lm: LanguageModel, state: State, rows_R: np.ndarray, ids_R: np
 
 def next_probs(lm: LanguageModel, state: State) -> np.ndarray:
     """Return p of every token after each row of the state, [B, V], in single precision; a new array."""
-    if (fast := offered(lm, "next_probs")) and (found := fast(state)) is not None:
+    if (found := ask(lm, "next_probs", state)) is not None:
         return np.asarray(found)
     return np.exp(to_numpy(lm.next_log_probs(state)).astype(np.float32))
 
 
 def prepare(lm: LanguageModel) -> None:
     """Let a model load what takes time to load, before it is asked for much."""
-    if load := offered(lm, "prepare"):
-        load()
-
-
-def write(
-    lm: LanguageModel, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
-) -> tuple[State, Array, Array] | None:
-    """Let the model write several tokens a row: state, tokens_BT and ln p; None if it does not offer that."""
-    fast = offered(lm, "write")
-    written: tuple[State, Array, Array] | None = fast and fast(state, choose, uniforms_BT, read_BT)
-    return written
-
-
-def search(
-    lm: LanguageModel, state: State, rules: SearchRules, live_PW: np.ndarray, lengths_PW: np.ndarray
-) -> list[list[Found]] | None:
-    """Let the model do a whole beam search; None if it does not offer that."""
-    fast = offered(lm, "search")
-    found: list[list[Found]] | None = fast and fast(state, rules, live_PW, lengths_PW)
-    return found
-
-
-def write_drafted(
-    lm: LanguageModel, state: State, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
-) -> Drafted | None:
-    """Let the model write with drafts; None if it does not offer that."""
-    fast = offered(lm, "write_drafted")
-    written: Drafted | None = fast and fast(state, rules, last, uniforms, most)
-    return written
+    ask(lm, "prepare")

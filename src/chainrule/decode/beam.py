@@ -34,8 +34,7 @@ from array_api_compat import array_namespace
 
 from chainrule.arrays import pad, to_numpy, without
 from chainrule.contract.capabilities import Found, SearchRules
-from chainrule.contract.lm import LanguageModel, State
-from chainrule.contract.lm import search as search_by_model
+from chainrule.contract.lm import LanguageModel, State, ask
 from chainrule.decode.healing import Respelling
 from chainrule.decode.sample import Continuation
 from chainrule.decode.strategies import Beam
@@ -170,7 +169,7 @@ class _Search:
             return None
         divisors = self._divisors(np.arange(longest + 1))
         rules = SearchRules(self.beam.ending, best, end, tuple(forbid), self.limits, divisors)
-        found = search_by_model(lm, state, rules, self.live_PW, self.lengths_PW)
+        found: list[list[Found]] | None = ask(lm, "search", state, rules, self.live_PW, self.lengths_PW)
         if found is None:
             return None
         return [

@@ -15,7 +15,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from chainrule.arrays import PAD, Array, inverse_transform, pad, to_numpy
-from chainrule.contract.lm import LanguageModel, State, write
+from chainrule.contract.lm import LanguageModel, State, ask
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.strategies import Operations, Read, Strategy
 from chainrule.errors import DecodingError, ModelError
@@ -179,7 +179,8 @@ def write_steps(
     gets PAD. Nothing here waits for the device.
     """
     choose = Choice(strategy, end)
-    written = write(lm, state, choose, uniforms_BT, to_numpy(read_BT) if strategy.looks_back else None)
+    seen_BT = to_numpy(read_BT) if strategy.looks_back else None
+    written: tuple[State, Array, Array] | None = ask(lm, "write", state, choose, uniforms_BT, seen_BT)
     if written is not None:
         return written
     new: list[Array] = []

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.arrays import PAD, Array, inverse_transform, to_numpy
-from chainrule.contract.capabilities import DraftRules
-from chainrule.contract.lm import LanguageModel, State, read_ahead, write_drafted
+from chainrule.contract.capabilities import Drafted, DraftRules
+from chainrule.contract.lm import LanguageModel, State, ask, read_ahead
 from chainrule.decode.drafts import CONTEXT, Draft, guesser_of
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Choice, Continuation
@@ -158,7 +158,8 @@ class _Guessed(_Steps):
             return None
         most, tokens = min(left, _MOST_AT_ONCE), self.draft.tokens
         self._have(most + tokens + 1)
-        written = write_drafted(self.lm, state, self._rules, new[-1], self._numbers, most)
+        arguments = state, self._rules, new[-1], self._numbers, most
+        written: Drafted | None = ask(self.lm, "write_drafted", *arguments)
         if written is None:
             return None
         self._unseen = [*self._unseen, *new]

@@ -48,6 +48,8 @@ class Strategy(ABC):
     """Whether `apply` depends on the ids before; a strategy that does not can be captured in a CUDA graph."""
     by_probability: ClassVar[bool] = False
     """Whether `apply` depends on probabilities alone, and not on which token has which."""
+    operation: ClassVar[str | None] = None
+    """The name of a strategy of one field as an operation with that value; None if it has no such form."""
 
     @abstractmethod
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
@@ -55,7 +57,7 @@ class Strategy(ABC):
 
     def operations(self) -> Operations | None:
         """The strategy as named operations with values (see `capabilities.Choose`); None if it has no such form."""
-        return None
+        return None if self.operation is None else ((self.operation, *vars(self).values()),)
 
     def among(self, tokens_V: NDArray[np.int64]) -> Strategy | None:
         """This strategy where the columns are these tokens alone, in order, and no other is possible.
@@ -71,12 +73,16 @@ class Strategy(ABC):
         return Chain((*left, *right))
 
 
-@dataclass(frozen=True)
-class Sample(Strategy):
-    """The distribution of the model, unchanged: x ~ p."""
+class ByProbability(Strategy):
+    """A strategy that depends on probabilities alone: not on the ids before, nor on which token has which."""
 
     looks_back: ClassVar[bool] = False
     by_probability: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class Sample(ByProbability):
+    """The distribution of the model, unchanged: x ~ p."""
 
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         return log_probs_BV
@@ -110,11 +116,8 @@ class Chain(Strategy):
 
 
 @dataclass(frozen=True)
-class Greedy(Strategy):
+class Greedy(ByProbability):
     """x = argmax p; the lowest id among equals."""
-
-    looks_back: ClassVar[bool] = False
-    by_probability: ClassVar[bool] = True
 
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         xp = array_namespace(log_probs_BV)
@@ -127,11 +130,8 @@ class Greedy(Strategy):
 
 
 @dataclass(frozen=True)
-class Temperature(Strategy):
+class Temperature(ByProbability):
     """q ∝ p^(1/T): below 1 sharper, above 1 flatter, at 0 greedy."""
-
-    looks_back: ClassVar[bool] = False
-    by_probability: ClassVar[bool] = True
 
     value: float
 
@@ -149,12 +149,10 @@ class Temperature(Strategy):
 
 
 @dataclass(frozen=True)
-class TopK(Strategy):
+class TopK(ByProbability):
     """Only the k most likely tokens; the lowest ids among equals."""
 
-    looks_back: ClassVar[bool] = False
-    by_probability: ClassVar[bool] = True
-
+    operation: ClassVar[str] = "top_k"
     k: int
 
     def __post_init__(self) -> None:
@@ -163,17 +161,12 @@ class TopK(Strategy):
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         return _keep(log_probs_BV, reaching_top(log_probs_BV, self.k))
 
-    def operations(self) -> Operations:
-        return (("top_k", self.k),)
-
 
 @dataclass(frozen=True)
-class TopP(Strategy):
+class TopP(ByProbability):
     """The nucleus: the fewest most likely tokens whose probabilities sum to at least p."""
 
-    looks_back: ClassVar[bool] = False
-    by_probability: ClassVar[bool] = True
-
+    operation: ClassVar[str] = "top_p"
     p: float
 
     def __post_init__(self) -> None:
@@ -186,17 +179,12 @@ class TopP(Strategy):
         prob_BV = xp.exp(normalised(xp.astype(log_probs_BV, xp.float64)))
         return _keep(log_probs_BV, reaching_share(log_probs_BV, prob_BV, self.p))
 
-    def operations(self) -> Operations:
-        return (("top_p", self.p),)
-
 
 @dataclass(frozen=True)
-class MinP(Strategy):
+class MinP(ByProbability):
     """Only tokens at least p times as likely as the most likely one."""
 
-    looks_back: ClassVar[bool] = False
-    by_probability: ClassVar[bool] = True
-
+    operation: ClassVar[str] = "min_p"
     p: float
 
     def __post_init__(self) -> None:
@@ -209,9 +197,6 @@ class MinP(Strategy):
         best_B1 = xp.max(log_probs_BV, axis=-1, keepdims=True)
         return _keep(log_probs_BV, log_probs_BV >= best_B1 + math.log(self.p))
 
-    def operations(self) -> Operations:
-        return (("min_p", self.p),)
-
 
 @dataclass(frozen=True)
 class RepetitionPenalty(Strategy):
@@ -221,6 +206,7 @@ class RepetitionPenalty(Strategy):
     (On logits, to which others apply it, it depends on where their zero is; an n-gram model has none.)
     """
 
+    operation: ClassVar[str] = "repetition_penalty"
     value: float
 
     def __post_init__(self) -> None:
@@ -233,43 +219,39 @@ class RepetitionPenalty(Strategy):
         penalised_BV = xp.where(log_probs_BV > 0, log_probs_BV / self.value, log_probs_BV * self.value)
         return xp.where(_counts(read(), log_probs_BV) > 0, penalised_BV, log_probs_BV)
 
-    def operations(self) -> Operations:
-        return (("repetition_penalty", self.value),)
-
 
 @dataclass(frozen=True)
-class PresencePenalty(Strategy):
-    """q ∝ p · e^-a for tokens that occurred in the text so far, the prompt included, as OpenAI's API has it."""
+class _AddedPenalty(Strategy):
+    """A penalty that is subtracted from ln p of tokens that occurred."""
 
+    operation: ClassVar[str]
     value: float
 
     def __post_init__(self) -> None:
-        _require_penalty("presence penalty", self.value)
+        _require_penalty(self.operation.replace("_", " "), self.value)
+
+
+@dataclass(frozen=True)
+class PresencePenalty(_AddedPenalty):
+    """q ∝ p · e^-a for tokens that occurred in the text so far, the prompt included, as OpenAI's API has it."""
+
+    operation: ClassVar[str] = "presence_penalty"
 
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         xp = array_namespace(log_probs_BV)
         occurred_BV = xp.astype(_counts(read(), log_probs_BV) > 0, log_probs_BV.dtype)
         return log_probs_BV - self.value * occurred_BV
 
-    def operations(self) -> Operations:
-        return (("presence_penalty", self.value),)
-
 
 @dataclass(frozen=True)
-class FrequencyPenalty(Strategy):
+class FrequencyPenalty(_AddedPenalty):
     """q ∝ p · e^-(a · n) for tokens that occurred n times in the text so far, as OpenAI's API has it."""
 
-    value: float
-
-    def __post_init__(self) -> None:
-        _require_penalty("frequency penalty", self.value)
+    operation: ClassVar[str] = "frequency_penalty"
 
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         xp = array_namespace(log_probs_BV)
         return log_probs_BV - self.value * xp.astype(_counts(read(), log_probs_BV), log_probs_BV.dtype)
-
-    def operations(self) -> Operations:
-        return (("frequency_penalty", self.value),)
 
 
 @dataclass(frozen=True)
@@ -277,14 +259,11 @@ class Forbid(Strategy):
     """All tokens but these."""
 
     looks_back: ClassVar[bool] = False
-
+    operation: ClassVar[str] = "forbid"
     tokens: tuple[int, ...]
 
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         return without(log_probs_BV, self.tokens)
-
-    def operations(self) -> Operations:
-        return (("forbid", self.tokens),)
 
     def among(self, tokens_V: NDArray[np.int64]) -> Strategy:
         return Forbid(tuple(np.flatnonzero(np.isin(tokens_V, self.tokens)).tolist()))

@@ -14,7 +14,7 @@ import numpy as np
 
 import chainrule as cr
 from chainrule.arrays import pad, to_numpy
-from chainrule.contract.capabilities import FAST_PATHS, DraftRules, Offers
+from chainrule.contract.capabilities import DraftRules, FastPaths, Offers
 from chainrule.contract.lm import LanguageModel, draft, offered, prepare, read_ahead, score_choices, score_sequences
 from chainrule.decode.beam import beam_search
 from chainrule.decode.sample import Choice
@@ -40,7 +40,7 @@ def what_is_declared_is_there(lm: LanguageModel) -> None:
         assert hasattr(Offers, name), f"{name} is no capability"
         assert callable(getattr(lm, name, None)), f"{name} is declared and not there"
     if not lm.capabilities.offers:  # a model that declares some may leave out others, as on another device
-        hidden = [name for name in FAST_PATHS if hasattr(lm, name)]
+        hidden = [name for name in vars(FastPaths) if not name.startswith("_") and hasattr(lm, name)]
         assert not hidden, f"{hidden} are there and not declared: nobody calls them"
     costs = lm.capabilities.costs
     assert min(costs.bulk, costs.token, costs.distribution) > 0
