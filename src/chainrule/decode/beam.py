@@ -41,6 +41,8 @@ from chainrule.decode.strategies import Beam
 from chainrule.decode.top import top_k
 from chainrule.errors import ModelError
 
+_ENDED, _STUCK, _CUT_OFF = range(3)
+"""Why a hypothesis does not go on: the end token follows, no token can, or it has its greatest length."""
 _LONGEST = 1 << 20  # tokens; for more the arrays of a model's own search could be too large
 
 
@@ -136,8 +138,6 @@ class _Search:
     levels: list[_Level] = field(default_factory=list)
     kept: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     """The places of the hypotheses that went on, among those of the last level."""
-    cut_off: list[tuple[int, float, float, int, int]] = field(default_factory=list)
-    """What was cut off at the greatest length: prompt, rank, ln p, level and place of each hypothesis."""
 
     @classmethod
     def of(
@@ -199,16 +199,18 @@ class _Search:
         tokens_PW = np.take_along_axis(tokens.reshape(P, -1), chosen_PW, axis=1)
         if ends is not None and end is not None:
             ends_PW = self.live_PW + ends.reshape(P, W)
-            self._finish(self._allowed(ends_PW, best_PW, parents_PW, tokens_PW, end))
+            allowed_PW = self._allowed(ends_PW, best_PW, parents_PW, tokens_PW, end)
+            self._end(np.arange(P), allowed_PW, self.lengths_PW + 1, _ENDED)
         self._end_where_stuck(best_PW)
         rows_PW = np.arange(P)[:, None] * W + parents_PW
         self.levels.append(_Level(tokens_PW.ravel(), self.kept[rows_PW.ravel()]))
         self.lengths_PW = np.take_along_axis(self.lengths_PW, parents_PW, axis=1) + 1
         self.live_PW = best_PW
+        self.kept = np.arange(P * W)
         is_over_P = self.limits[self.active] == len(self.levels)
-        self._cut_off(np.flatnonzero(is_over_P))
+        self._end(np.flatnonzero(is_over_P), best_PW[is_over_P], self.lengths_PW[is_over_P], _CUT_OFF)
         still = np.flatnonzero(~self._is_done() & ~is_over_P)
-        self.kept = (still[:, None] * W + np.arange(W)).ravel()
+        self.kept = self.kept.reshape(P, W)[still].ravel()
         self.active, self.live_PW, self.lengths_PW = (
             array[still] for array in (self.active, self.live_PW, self.lengths_PW)
         )
@@ -249,40 +251,23 @@ class _Search:
         allowed_PW: np.ndarray = np.where(is_allowed, ends_PW, -math.inf)
         return allowed_PW
 
-    def _finish(self, ends_PW: np.ndarray) -> None:
-        """Keep the best of the hypotheses that end here, beside those that ended before."""
-        ranks_PW = self._rank(ends_PW, self.lengths_PW + 1)
-        self.done.add(self.active, ranks_PW, ends_PW, len(self.levels), self.kept.reshape(ends_PW.shape))
-
     def _end_where_stuck(self, best_PW: np.ndarray) -> None:
         """Finish the best live hypothesis of a prompt if no token can follow and nothing is finished."""
         stuck = np.flatnonzero((best_PW == -math.inf).all(axis=1) & (self.done.count[self.active] == 0))
         if len(stuck):
-            live_PW = self.live_PW[stuck]
-            ranks_PW = self._rank(live_PW, self.lengths_PW[stuck])
-            first_P1 = ranks_PW.argmax(axis=1)[:, None]
-            places_PW = self.kept.reshape(self.live_PW.shape)[stuck]
-            taken = (np.take_along_axis(array, first_P1, axis=1) for array in (ranks_PW, live_PW, places_PW))
-            ranks_P1, live_P1, places_P1 = taken
-            self.done.add(self.active[stuck], ranks_P1, live_P1, len(self.levels), places_P1, ends=False)
+            live_PW, lengths_PW = self.live_PW[stuck], self.lengths_PW[stuck]
+            first_P1 = (live_PW / self._divisors(lengths_PW)).argmax(axis=1)[:, None]
+            is_first_PW = np.arange(live_PW.shape[1]) == first_P1
+            self._end(stuck, np.where(is_first_PW, live_PW, -math.inf), lengths_PW, _STUCK)
 
-    def _cut_off(self, over: np.ndarray) -> None:
-        """Note the live hypotheses of the prompts at these places, which have reached their greatest length."""
-        W, level = self.live_PW.shape[1], len(self.levels)
-        ranks_PW = self._rank(self.live_PW, self.lengths_PW)
-        for i, w in zip(*np.nonzero(self.live_PW[over] > -math.inf), strict=True):
-            at, place = (over[i], w), int(over[i] * W + w)
-            self.cut_off.append(
-                (int(self.active[over[i]]), float(ranks_PW[at]), float(self.live_PW[at]), level, place)
-            )
-
-    def _rank(self, log_probs: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """ln p / length^power."""
-        ranks: np.ndarray = log_probs / self._divisors(lengths)
-        return ranks
+    def _end(self, at: np.ndarray, log_probs_PW: np.ndarray, lengths_PW: np.ndarray, why: int) -> None:
+        """Keep the best of the hypotheses that do not go on, of the prompts at these places; -inf is none."""
+        ranks_PW = log_probs_PW / self._divisors(lengths_PW)
+        places_PW = self.kept.reshape(self.live_PW.shape)[at]
+        self.done.add(self.active[at], ranks_PW, log_probs_PW, len(self.levels), places_PW, why)
 
     def _divisors(self, lengths: np.ndarray) -> np.ndarray:
-        """length^power."""
+        """length^power: hypotheses are ranked by ln p divided by it."""
         divisors: np.ndarray = np.maximum(lengths, 1) ** float(self.beam.length_power)
         return divisors
 
@@ -293,7 +278,7 @@ class _Search:
         """
         best_P = self.live_PW.max(axis=1)
         bound_P = best_P / self._divisors(self.longest[self.active])
-        is_full_P = self.done.size[self.active] == self.done.ranks_PR.shape[1]
+        is_full_P = self.done.count[self.active] >= self.done.ranks_PR.shape[1]
         is_done_P: np.ndarray = (bound_P == -math.inf) | (
             is_full_P & (bound_P <= self.done.ranks_PR[self.active, -1])
         )
@@ -303,22 +288,18 @@ class _Search:
 
     def results(self, end: int | None) -> list[list[Continuation]]:
         """The best hypotheses of each prompt, finished or cut off at the greatest length."""
-        found: list[list[tuple[float, Continuation]]] = [[] for _ in self.done.size]
-        for p, r in zip(*np.nonzero(self.done.ranks_PR > -math.inf), strict=True):
-            ids, inside = self._ids(int(self.done.levels_PR[p, r]), int(self.done.places_PR[p, r]))
-            if self.done.ends_PR[p, r]:
+        if not self.levels:
+            self._end(self.active, self.live_PW, self.lengths_PW, _CUT_OFF)
+        done = self.done
+        found: list[list[Continuation]] = [[] for _ in done.count]
+        for p, r in zip(*np.nonzero(done.ranks_PR > -math.inf), strict=True):
+            ids, inside = self._ids(int(done.levels_PR[p, r]), int(done.places_PR[p, r]))
+            if done.why_PR[p, r] == _ENDED:
                 assert end is not None
                 ids = (*ids, end)
-            log_prob = float(self.done.log_probs_PR[p, r])
-            found[p].append((float(self.done.ranks_PR[p, r]), Continuation(ids, log_prob, True, inside)))
-        if not self.levels:
-            self._cut_off(self.active)
-        for p, rank, log_prob, level, place in self.cut_off:
-            ids, inside = self._ids(level, place)
-            found[p].append((rank, Continuation(ids, log_prob, False, inside)))
-        best = self.done.ranks_PR.shape[1]
-        ordered = (sorted(one, key=lambda item: item[0], reverse=True)[:best] for one in found)
-        return [[continuation for _, continuation in one] for one in ordered]
+            is_finished = bool(done.why_PR[p, r] != _CUT_OFF)
+            found[p].append(Continuation(ids, float(done.log_probs_PR[p, r]), is_finished, inside))
+        return found
 
     def _ids(self, level: int, place: int) -> tuple[tuple[int, ...], int]:
         """The tokens of a hypothesis, and how many of the first add nothing to the prompt."""
@@ -332,25 +313,22 @@ class _Search:
 
 @dataclass
 class _Done:
-    """The finished hypotheses of each prompt, the R best of them, best first."""
+    """The hypotheses of each prompt that do not go on, the R best of them, best first."""
 
     ranks_PR: np.ndarray
     log_probs_PR: np.ndarray
     levels_PR: np.ndarray
     places_PR: np.ndarray
     """Where a hypothesis stands: the number of its tokens so far, and its place among those of that length."""
-    ends_PR: np.ndarray
-    """Whether the end token follows; not where no token could."""
-    size: np.ndarray
-    """How many are kept of each prompt."""
+    why_PR: np.ndarray
+    """Why it does not go on: one of _ENDED, _STUCK and _CUT_OFF."""
     count: np.ndarray
-    """How many were finished, whether they are kept or not."""
+    """How many there were of each prompt, whether they are kept or not."""
 
     @classmethod
     def empty(cls, prompts: int, best: int) -> _Done:
         nothing, zeros = np.full((prompts, best), -math.inf), np.zeros((prompts, best), np.int64)
-        none = np.zeros(prompts, np.int64)
-        return cls(nothing, nothing.copy(), zeros, zeros.copy(), zeros.astype(bool), none, none.copy())
+        return cls(nothing, nothing.copy(), zeros, zeros.copy(), zeros.copy(), np.zeros(prompts, np.int64))
 
     def add(
         self,
@@ -359,17 +337,15 @@ class _Done:
         log_probs: np.ndarray,
         level: int,
         places: np.ndarray,
-        *,
-        ends: bool = True,
+        why: int,
     ) -> None:
         """Take hypotheses of these prompts, [P, N] each, that finish at a level; -inf is none."""
         best = self.ranks_PR.shape[1]
-        news = (ranks, log_probs, np.full_like(places, level), places, np.full(places.shape, ends))
-        arrays = (self.ranks_PR, self.log_probs_PR, self.levels_PR, self.places_PR, self.ends_PR)
+        news = (ranks, log_probs, np.full_like(places, level), places, np.full_like(places, why))
+        arrays = (self.ranks_PR, self.log_probs_PR, self.levels_PR, self.places_PR, self.why_PR)
         joined = [np.concatenate([old[prompts], new], axis=1) for old, new in zip(arrays, news, strict=True)]
         # stable: among equals what was finished first
         order = np.argsort(-joined[0], axis=1, kind="stable")[:, :best]
         for array, every in zip(arrays, joined, strict=True):
             array[prompts] = np.take_along_axis(every, order, axis=1)
         self.count[prompts] += (log_probs > -math.inf).sum(axis=1)
-        self.size[prompts] = np.minimum(self.count[prompts], best)
