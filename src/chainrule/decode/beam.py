@@ -208,7 +208,8 @@ class _Search:
         self.live_PW = best_PW
         self.kept = np.arange(P * W)
         is_over_P = self.limits[self.active] == len(self.levels)
-        self._end(np.flatnonzero(is_over_P), best_PW[is_over_P], self.lengths_PW[is_over_P], _CUT_OFF)
+        if is_over_P.any():
+            self._end(np.flatnonzero(is_over_P), best_PW[is_over_P], self.lengths_PW[is_over_P], _CUT_OFF)
         still = np.flatnonzero(~self._is_done() & ~is_over_P)
         self.kept = self.kept.reshape(P, W)[still].ravel()
         self.active, self.live_PW, self.lengths_PW = (

@@ -7,7 +7,6 @@ decoding (speculative.py) writes what the model by itself would: a bad guess cos
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,6 +28,8 @@ MOST_DRAFT_TOKENS = 64
 
 DraftSource: TypeAlias = LanguageModel | str
 """A language model, or the word context."""
+GivenDraft: TypeAlias = "Draft | DraftSource | Sequence[DraftSource]"
+"""A draft as callers give it: a model, the word context, several of them, or a `Draft`."""
 
 
 @dataclass(frozen=True)
@@ -100,26 +101,21 @@ class DraftTally:
         return self.tokens - self.steps
 
 
-def as_draft(given: Draft | DraftSource | Sequence[DraftSource]) -> Draft:
-    """A draft as it may be given: a model, the word context, several of them, or a `Draft`."""
-    if isinstance(given, Draft):
-        return given
+def as_draft(given: GivenDraft | None, lm: LanguageModel, strategy: object) -> Draft | None:
+    """The given draft as a value; an error unless the model can take it together with the strategy."""
+    if given is None:
+        return None
     if isinstance(given, LanguageModel | str):
-        return Draft((given,))
-    if not isinstance(given, Sequence):
-        raise DecodingError(f"a draft is a language model or the word {CONTEXT}, not {given!r}")
-    return Draft(tuple(given))
+        given = Draft((given,))
+    elif not isinstance(given, Draft):
+        if not isinstance(given, Sequence):
+            raise DecodingError(f"a draft is a language model or the word {CONTEXT}, not {given!r}")
+        given = Draft(tuple(given))
+    given.check(lm, strategy)
+    return given
 
 
-class Guesser(ABC):
-    """Guesses the next tokens of one text, which grows."""
-
-    @abstractmethod
-    def guess(self, new: Sequence[int], count: int) -> list[int]:
-        """At most `count` tokens that may come after the new ones; none if there is no guess."""
-
-
-class ByModel(Guesser):
+class ByModel:
     """The tokens that another model takes to be likely."""
 
     def __init__(self, lm: LanguageModel) -> None:
@@ -132,7 +128,7 @@ class ByModel(Guesser):
         return guessed
 
 
-class ByCopying(Guesser):
+class ByCopying:
     """The tokens that came after the last few where these stood before."""
 
     def __init__(self) -> None:
@@ -155,15 +151,16 @@ class ByCopying(Guesser):
         return []
 
 
-class FirstOf(Guesser):
-    """The guess of the first of several guessers that has one."""
+class Guesser:
+    """Guesses the next tokens of one text, which grows: the guess of the first source that has one."""
 
-    def __init__(self, guessers: Sequence[Guesser]) -> None:
-        self._guessers = guessers
-        self._unseen: list[list[int]] = [[] for _ in guessers]
+    def __init__(self, chosen: Draft) -> None:
+        self._guessers = [ByModel(s) if isinstance(s, LanguageModel) else ByCopying() for s in chosen.sources]
+        self._unseen: list[list[int]] = [[] for _ in self._guessers]
         """The tokens that each of them has not seen, because it was not asked."""
 
     def guess(self, new: Sequence[int], count: int) -> list[int]:
+        """At most `count` tokens that may come after the new ones; none if there is no guess."""
         for unseen in self._unseen:
             unseen += new
         for number, guesser in enumerate(self._guessers):
@@ -171,9 +168,3 @@ class FirstOf(Guesser):
             if guessed := guesser.guess(waiting, count):
                 return guessed
         return []
-
-
-def guesser_of(chosen: Draft) -> Guesser:
-    """The guesser of one text."""
-    guessers = [ByModel(s) if isinstance(s, LanguageModel) else ByCopying() for s in chosen.sources]
-    return guessers[0] if len(guessers) == 1 else FirstOf(guessers)

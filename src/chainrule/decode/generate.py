@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from types import NoneType
 from typing import Any
 
@@ -14,8 +13,8 @@ import numpy as np
 from chainrule.arrays import pad
 from chainrule.contract.lm import LanguageModel, State
 from chainrule.decode.beam import beam_search
-from chainrule.decode.drafts import Draft, DraftSource, DraftTally, as_draft
-from chainrule.decode.healing import Respellings, draw_respellings, find_respellings
+from chainrule.decode.drafts import Draft, DraftTally, GivenDraft, as_draft
+from chainrule.decode.healing import Respellings, find_respellings, respell
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Continuation, sample, sample_steps
 from chainrule.decode.speculative import speculate, speculated
@@ -58,7 +57,7 @@ def generate(
     max_tokens: int = DEFAULT_MAX_TOKENS,
     seed: int = 0,
     heal: bool = True,
-    draft: Draft | DraftSource | Sequence[DraftSource] | None = None,
+    draft: GivenDraft | None = None,
 ) -> str:
     """Return the prompt and a continuation: a line, or `max_tokens` tokens if context flows across lines.
 
@@ -82,7 +81,7 @@ def generate_many(
     max_tokens: int = DEFAULT_MAX_TOKENS,
     seed: int = 0,
     heal: bool = True,
-    draft: Draft | DraftSource | Sequence[DraftSource] | None = None,
+    draft: GivenDraft | None = None,
     tally: DraftTally | None = None,
 ) -> list[Generation]:
     """Return `n` continuations of each prompt; the text depends on seed and prompt, not on the batch.
@@ -92,7 +91,7 @@ def generate_many(
     `max_tokens`. With a `draft`, one text is generated after the other, and `tally` counts accepted guesses.
     """
     _check(lm, n, max_tokens, strategy)
-    chosen = _checked_draft(lm, draft, strategy)
+    chosen = as_draft(draft, lm, strategy)
     if isinstance(prompts, str):
         raise DecodingError("prompts should be a list of texts; for a single one there is generate()")
     if not prompts:
@@ -132,9 +131,7 @@ def _sample_after(
 ) -> list[Continuation]:
     """Choose a respelling of each row, and sample the text after it."""
     strategy = text_only(lm, strategy)
-    drawn = draw_respellings(respellings, strategy, uniforms, lm.tokenizer.vocab_size)
-    read = [[*found.stable, *respelling.ids] for found, respelling in zip(respellings, drawn, strict=True)]
-    state = lm.extend(state, pad([respelling.ids for respelling in drawn]))
+    state, drawn, read = respell(lm, state, respellings, strategy, uniforms)
     new: list[Continuation] = []
     if draft is None:
         new = sample(lm, state, strategy, uniforms, max_tokens=max_tokens, end=end_of(lm), read_BT=pad(read))
@@ -159,7 +156,7 @@ def stream(
     max_tokens: int = DEFAULT_MAX_TOKENS,
     seed: int = 0,
     heal: bool = True,
-    draft: Draft | DraftSource | Sequence[DraftSource] | None = None,
+    draft: GivenDraft | None = None,
 ) -> Iterator[str]:
     """Yield the continuation piece by piece, as it is generated; together the pieces are what `generate` adds."""
     pieces = stream_many(lm, prompt, strategy, n=1, max_tokens=max_tokens, seed=seed, heal=heal, draft=draft)
@@ -175,7 +172,7 @@ def stream_many(
     max_tokens: int = DEFAULT_MAX_TOKENS,
     seed: int = 0,
     heal: bool = True,
-    draft: Draft | DraftSource | Sequence[DraftSource] | None = None,
+    draft: GivenDraft | None = None,
     tally: DraftTally | None = None,
 ) -> Iterator[tuple[int, str]]:
     """Yield `n` continuations as pairs (number of the text, piece): the first as it grows, then the second, ...
@@ -186,65 +183,46 @@ def stream_many(
     _check(lm, n, max_tokens, strategy)
     if isinstance(strategy, Beam):
         raise DecodingError("a beam search knows its text only at the end and cannot be streamed")
-    chosen, heal = _checked_draft(lm, draft, strategy), heal and max_tokens > 0
-    write = _stream if chosen is None else partial(_stream_drafted, draft=chosen, tally=tally or DraftTally())
-    return write(lm, prompt, text_only(lm, strategy), n, max_tokens, seed, heal=heal)
+    chosen, heal = as_draft(draft, lm, strategy), heal and max_tokens > 0
+    return _stream(lm, prompt, text_only(lm, strategy), n, max_tokens, seed, heal, chosen, tally or DraftTally())
 
 
-def _stream_drafted(
+def _stream(
     lm: LanguageModel,
     prompt: str,
     strategy: Strategy,
     n: int,
     max_tokens: int,
     seed: int,
-    *,
     heal: bool,
-    draft: Draft,
+    draft: Draft | None,
     tally: DraftTally,
 ) -> Iterator[tuple[int, str]]:
-    """One text after the other, with drafts."""
     state, (respellings,) = find_respellings(lm, [context_of(lm, prompt)], heal=heal)
     uniforms = Uniforms(seed, [prompt_ids(lm, prompt)] * n)
-    drawn = draw_respellings([respellings] * n, strategy, uniforms, lm.tokenizer.vocab_size)
-    for number, respelling in enumerate(drawn):
-        text = Growing(lm, prompt, respellings, respelling.ids)
-        own = lm.extend(state, pad([respelling.ids]))
-        how: dict[str, Any] = {"max_tokens": max_tokens, "end": end_of(lm)}
-        read = [*respellings.stable, *respelling.ids]
-        for step in speculate(lm, own, draft, strategy, uniforms, number, read=read, **how):
-            tally.count(len(step.tokens), step.steps, step.drafted)
-            text.waiting += step.tokens
-            if piece := text.shown():
-                yield number, piece
-        yield number, text.shown() + text.rest()
-
-
-def _stream(
-    lm: LanguageModel, prompt: str, strategy: Strategy, n: int, max_tokens: int, seed: int, *, heal: bool
-) -> Iterator[tuple[int, str]]:
-    state, (respellings,) = find_respellings(lm, [context_of(lm, prompt)], heal=heal)
-    uniforms = Uniforms(seed, [prompt_ids(lm, prompt)] * n)
-    drawn = draw_respellings([respellings] * n, strategy, uniforms, lm.tokenizer.vocab_size)
+    state = state.select(np.zeros(n, dtype=np.int64))
+    state, drawn, read = respell(lm, state, [respellings] * n, strategy, uniforms)
     texts = [Growing(lm, prompt, respellings, respelling.ids) for respelling in drawn]
+    how: dict[str, Any] = {"max_tokens": max_tokens, "end": end_of(lm)}
+    if draft is not None:  # one text after the other
+        for number, text in enumerate(texts):
+            own = state.select(np.asarray([number]))
+            for step in speculate(lm, own, draft, strategy, uniforms, number, read=read[number], **how):
+                tally.count(len(step.tokens), step.steps, step.drafted)
+                text.waiting += step.tokens
+                if shown := text.shown():
+                    yield number, shown
+            yield number, text.shown() + text.rest()
+        return
     turn = 0
-    for piece in sample_steps(
-        lm,
-        lm.extend(state.select(np.zeros(n, dtype=np.int64)), pad([respelling.ids for respelling in drawn])),
-        strategy,
-        uniforms,
-        max_tokens=max_tokens,
-        end=end_of(lm),
-        read_BT=pad([[*respellings.stable, *respelling.ids] for respelling in drawn]),
-        at_once=1,
-    ):
+    for piece in sample_steps(lm, state, strategy, uniforms, read_BT=pad(read), at_once=1, **how):
         for row, tokens in zip(piece.rows, piece.tokens, strict=True):
             texts[row].waiting += tokens
         while turn < n and turn not in piece.active:
             yield turn, texts[turn].shown() + texts[turn].rest()
             turn += 1
-        if turn < n and (text := texts[turn].shown()):
-            yield turn, text
+        if turn < n and (shown := texts[turn].shown()):
+            yield turn, shown
     for later in range(turn, n):
         yield later, texts[later].shown() + texts[later].rest()
 
@@ -304,17 +282,6 @@ def _check(lm: object, n: int, max_tokens: int, strategy: object) -> None:
         raise DecodingError(f"the number of texts should be at least 1, not {n}")
     if max_tokens < 0:
         raise DecodingError(f"the number of tokens should be at least 0, not {max_tokens}")
-
-
-def _checked_draft(
-    lm: LanguageModel, draft: Draft | DraftSource | Sequence[DraftSource] | None, strategy: Strategy | Beam | None
-) -> Draft | None:
-    """The draft as a value; one that the model cannot take is refused."""
-    if draft is None:
-        return None
-    chosen = as_draft(draft)
-    chosen.check(lm, strategy)
-    return chosen
 
 
 def end_of(lm: LanguageModel) -> int | None:

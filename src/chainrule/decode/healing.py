@@ -175,6 +175,15 @@ def find_respellings(
     return lm.extend(state, pad(missing)) if any(missing) else state, found
 
 
+def respell(
+    lm: LanguageModel, state: State, respellings: Sequence[Respellings], strategy: Strategy, uniforms: Uniforms
+) -> tuple[State, list[Respelling], list[list[int]]]:
+    """Choose a respelling for each row; return the state after them, them, and the ids that each row has read."""
+    drawn = draw_respellings(respellings, strategy, uniforms, lm.tokenizer.vocab_size)
+    read = [[*found.stable, *respelling.ids] for found, respelling in zip(respellings, drawn, strict=True)]
+    return lm.extend(state, pad([respelling.ids for respelling in drawn])), drawn, read
+
+
 def draw_respellings(
     respellings: Sequence[Respellings], strategy: Strategy, uniforms: Uniforms, vocab_size: int
 ) -> list[Respelling]:

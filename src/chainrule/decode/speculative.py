@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from chainrule.arrays import PAD, Array, inverse_transform, to_numpy
 from chainrule.contract.capabilities import Drafted, DraftRules
 from chainrule.contract.lm import LanguageModel, State, ask, read_ahead
-from chainrule.decode.drafts import CONTEXT, Draft, guesser_of
+from chainrule.decode.drafts import CONTEXT, Draft, Guesser
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Choice, Continuation
 from chainrule.decode.strategies import Strategy, normalised
@@ -91,18 +91,20 @@ def speculated(steps: Iterator[Accepted]) -> Continuation:
     return Continuation(tuple(ids), total, not goes_on, steps=count, drafted=drafted)
 
 
+@dataclass
 class _Steps:
     """What both ways share: reading ahead, and the strategy after each of the tokens read."""
 
-    def __init__(
-        self, lm: LanguageModel, draft: Draft, strategy: Strategy, uniforms: Uniforms, row: int, end: int | None
-    ) -> None:
-        self.lm, self.draft, self.strategy, self.end = lm, draft, strategy, end
-        self._uniforms, self._row = uniforms, np.asarray([row])
+    lm: LanguageModel
+    draft: Draft
+    strategy: Strategy
+    uniforms: Uniforms
+    row: int
+    end: int | None
 
     def draw(self, count: int) -> Floats:
         """The next random numbers of the row."""
-        (numbers,) = self._uniforms.draw(self._row, count)
+        (numbers,) = self.uniforms.draw(np.asarray([self.row]), count)
         return np.asarray(numbers)
 
     def read(self, state: State, pending: int, drafted: Sequence[int]) -> tuple[Array, Array]:
@@ -122,21 +124,15 @@ class _Steps:
             rows[k, len(ids) : len(ids) + k] = drafted[:k]
         return rows
 
-    def ends(self, token: int) -> bool:
-        """Whether a token ends the text."""
-        return token == self.end
 
-
+@dataclass
 class _Guessed(_Steps):
     """Guesses: a token is chosen as ever, and the guess is right if it is that token."""
 
-    def __init__(
-        self, lm: LanguageModel, draft: Draft, strategy: Strategy, uniforms: Uniforms, row: int, end: int | None
-    ) -> None:
-        super().__init__(lm, draft, strategy, uniforms, row, end)
-        self._guesser, self._choose = guesser_of(draft), Choice(strategy, None)
-        sources = tuple(None if source == CONTEXT else source for source in draft.sources)
-        self._rules = DraftRules(sources, draft.tokens, Choice(strategy, end))
+    def __post_init__(self) -> None:
+        self._guesser, self._choose = Guesser(self.draft), Choice(self.strategy, None)
+        sources = tuple(None if source == CONTEXT else source for source in self.draft.sources)
+        self._rules = DraftRules(sources, self.draft.tokens, Choice(self.strategy, self.end))
         self._numbers = np.zeros(0)
         """Random numbers that are drawn and not used yet: each is that of one token of the text."""
 
@@ -183,20 +179,18 @@ class _Guessed(_Steps):
         )
         tokens, scores = to_numpy(tokens_T).tolist(), to_numpy(scores_T).tolist()
         kept = 0
-        while kept < len(drafted) and tokens[kept] == drafted[kept] and not self.ends(tokens[kept]):
+        while kept < len(drafted) and tokens[kept] == drafted[kept] != self.end:
             kept += 1
         self._numbers = self._numbers[kept + 1 :]
         return _accepted(tokens[: kept + 1], scores[: kept + 1], len(drafted), self.end), kept
 
 
+@dataclass
 class _Drawn(_Steps):
     """Drafts that are drawn: accepted with probability min(1, p/q)."""
 
-    def __init__(
-        self, lm: LanguageModel, draft: Draft, strategy: Strategy, uniforms: Uniforms, row: int, end: int | None
-    ) -> None:
-        super().__init__(lm, draft, strategy, uniforms, row, end)
-        source = draft.sources[0]
+    def __post_init__(self) -> None:
+        source = self.draft.sources[0]
         assert isinstance(source, LanguageModel)
         self._source = source
         self._state = source.start(1)
@@ -245,11 +239,11 @@ class _Drawn(_Steps):
                 left_V = left_V if left_V.sum() > 0 else p_TV[k]  # p = q but for rounding
                 break
             kept += 1
-            if self.ends(x):
+            if x == self.end:
                 left_V = np.zeros_like(left_V)
                 break
         tokens = drafted[:kept]
-        if not (tokens and self.ends(tokens[-1])):
+        if not (tokens and tokens[-1] == self.end):
             tokens = [*tokens, _drawn(left_V, numbers[-1]) if left_V.sum() > 0 else PAD]
         at = np.arange(len(tokens)), np.asarray(tokens)
         scores = to_numpy(log_probs_TV[: len(tokens)]).astype(np.float64)[at].tolist()

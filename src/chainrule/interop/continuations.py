@@ -24,7 +24,7 @@ import numpy as np
 from chainrule.arrays import batches, checked, pad, to_numpy, without
 from chainrule.contract.lm import LanguageModel, State, tokens_at_once
 from chainrule.decode.generate import Growing, context_of, end_of, prompt_ids, text_only
-from chainrule.decode.healing import draw_respellings, find_respellings
+from chainrule.decode.healing import find_respellings, respell
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import sample_steps
 from chainrule.decode.strategies import Strategy
@@ -142,11 +142,9 @@ def write_until(
     strategy, stops = text_only(lm, strategy), [stop for stop in stops if stop]
     state, respellings = find_respellings(lm, [context_of(lm, prompt) for prompt in prompts], heal=max_tokens > 0)
     uniforms = Uniforms(seed, [prompt_ids(lm, prompt) for prompt in prompts])
-    drawn = draw_respellings(respellings, strategy, uniforms, lm.tokenizer.vocab_size)
-    read = [[*found.stable, *respelling.ids] for found, respelling in zip(respellings, drawn, strict=True)]
+    state, drawn, read = respell(lm, state, respellings, strategy, uniforms)
     growing = [Growing(lm, *row) for row in zip(prompts, respellings, (one.ids for one in drawn), strict=True)]
     texts = [""] * len(prompts)
-    state = lm.extend(state, pad([respelling.ids for respelling in drawn]))
     for piece in sample_steps(
         lm, state, strategy, uniforms, max_tokens=max_tokens, end=end_of(lm), read_BT=pad(read)
     ):
