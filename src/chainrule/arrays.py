@@ -54,6 +54,12 @@ def checked(log_probs: np.ndarray, *, normalised: bool = True) -> np.ndarray:
     return wide
 
 
+def refuse_nan(log_probs: Any) -> None:
+    """Raise an error if one of the numbers is NaN."""
+    if np.isnan(log_probs).any():
+        raise ModelError("the model gives NaN: something in it has gone wrong")
+
+
 def check_ids(ids_BT: Array, vocab_size: int) -> None:
     """Refuse an array that is not a batch of ids of the vocabulary; a wrong id would be scored as another token."""
     if len(ids_BT.shape) != 2:
@@ -131,6 +137,11 @@ def without(log_probs: Array, tokens: Sequence[int]) -> Array:
     for token in tokens[1:]:
         is_one_V = is_one_V | (every_V == token)
     return xp.where(is_one_V, impossible(log_probs), log_probs)
+
+
+def placed_like(array: Array, other: Array) -> Array:
+    """Return an array in the library and on the device of another; one that is there already stays as it is."""
+    return array_namespace(other).asarray(array, device=other.device)
 
 
 def impossible(like: Array) -> Array:

@@ -174,7 +174,8 @@ def test_trying_a_step_out_changes_no_state() -> None:
     assert first is not None
     state, tokens, _ = first
     sampler = lm.captured.samplers[2]
-    sampler._try_out(sampler._captured(choose).step)
+    _, step = sampler.captured[choose, False]
+    sampler._try_out(step)
     found, expected = (
         lm.captured.write(state, choose, uniforms),
         lm.extend(lm.start(2), np.asarray([[3, 4], [5, 6]])),

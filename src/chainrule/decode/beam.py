@@ -32,14 +32,13 @@ from typing import Literal
 import numpy as np
 from array_api_compat import array_namespace
 
-from chainrule.arrays import pad, to_numpy, without
+from chainrule.arrays import pad, refuse_nan, to_numpy, without
 from chainrule.contract.capabilities import Found, SearchRules
 from chainrule.contract.lm import LanguageModel, State, ask
 from chainrule.decode.healing import Respelling
 from chainrule.decode.sample import Continuation
 from chainrule.decode.strategies import Beam
 from chainrule.decode.top import top_k
-from chainrule.errors import ModelError
 
 _ENDED, _STUCK, _CUT_OFF = range(3)
 """Why a hypothesis does not go on: the end token follows, no token can, or it has its greatest length."""
@@ -101,8 +100,7 @@ def _best_tokens(
     Of the W best of all continuations no more than W continue one hypothesis.
     """
     log_probs = lm.next_log_probs(state)
-    if math.isnan(float(array_namespace(log_probs).sum(log_probs))):
-        raise ModelError("the model gives NaN: something in it has gone wrong")
+    refuse_nan(float(array_namespace(log_probs).sum(log_probs)))
     never = forbid if end is None else [*forbid, end]
     values, tokens = map(to_numpy, top_k(without(log_probs, never), width))
     ends = None if end is None or end in forbid else to_numpy(log_probs[:, end])

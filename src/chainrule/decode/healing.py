@@ -25,13 +25,12 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.arrays import PAD, pad
+from chainrule.arrays import PAD, pad, refuse_nan
 from chainrule.contract.lm import LanguageModel, State, score_choices
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Choice
 from chainrule.decode.strategies import Strategy
 from chainrule.decode.top import top_of_row
-from chainrule.errors import ModelError
 from chainrule.tokens.spelling import Spelling
 
 _MOST_PATHS = 64  # of one prompt, that are continued at once
@@ -258,8 +257,7 @@ def _grow(lm: LanguageModel, state: State, roots: list[_Node]) -> None:
         possible = [node.possible() for node in frontier]
         rows = np.repeat(np.arange(len(frontier)), [len(tokens) for tokens in possible])
         log_probs = score_choices(lm, state, rows, np.concatenate(possible)) if len(rows) else np.zeros(0)
-        if np.isnan(log_probs).any():
-            raise ModelError("the model gives NaN: something in it has gone wrong")
+        refuse_nan(log_probs)
         ends = np.cumsum([len(tokens) for tokens in possible])
         for node, tokens, end in zip(frontier, possible, ends.tolist(), strict=True):
             total = node.expand(tokens, log_probs[end - len(tokens) : end])

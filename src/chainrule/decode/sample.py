@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import array_namespace
 
-from chainrule.arrays import PAD, Array, inverse_transform, pad, to_numpy
+from chainrule.arrays import PAD, Array, inverse_transform, pad, placed_like, refuse_nan, to_numpy
 from chainrule.contract.lm import LanguageModel, State, ask
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.strategies import Operations, Read, Strategy
-from chainrule.errors import DecodingError, ModelError
+from chainrule.errors import DecodingError
 
 STEPS_AT_ONCE, MOST_STEPS = 16, 64
 """The tokens of a row that are written before the host looks at them: at first, and at most."""
@@ -115,8 +115,7 @@ def sample_steps(
         state, tokens_BT, scores_BT = write_steps(lm, state, strategy, read_BT, uniforms.draw(rows, steps), end)
         done += steps
         tokens, scores = to_numpy(tokens_BT), to_numpy(scores_BT)
-        if np.isnan(scores).any():
-            raise ModelError("the model gives NaN: something in it has gone wrong")
+        refuse_nan(scores)
         if time.perf_counter() - began < NO_TIME:
             at_once = max(at_once, min(2 * at_once, MOST_STEPS))
         lengths = (tokens != PAD).sum(axis=1)
@@ -200,4 +199,4 @@ def write_steps(
 def _all_read(read_BT: Array, new: Sequence[Array], like: Array) -> Read:
     """A function that returns the ids read and written so far, concatenated only if a strategy calls it."""
     xp = array_namespace(like)
-    return lambda: xp.concat([xp.asarray(read_BT, device=like.device), *(n[:, None] for n in new)], axis=1)
+    return lambda: xp.concat([placed_like(read_BT, like), *(n[:, None] for n in new)], axis=1)

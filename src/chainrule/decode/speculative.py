@@ -22,14 +22,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.arrays import PAD, Array, inverse_transform, to_numpy
+from chainrule.arrays import PAD, Array, inverse_transform, placed_like, refuse_nan, to_numpy
 from chainrule.contract.capabilities import Drafted, DraftRules
 from chainrule.contract.lm import LanguageModel, State, ask, read_ahead
 from chainrule.decode.drafts import CONTEXT, Draft, Guesser
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Choice, Continuation
 from chainrule.decode.strategies import Strategy, normalised
-from chainrule.errors import ModelError
 
 Floats = NDArray[np.float64]
 
@@ -173,7 +172,7 @@ class _Guessed(_Steps):
         size = len(drafted) + 1
         self._have(size)
         looks_back = self.strategy.looks_back
-        reading = _like(self.reading(ids, drafted), log_probs_TV) if looks_back else None
+        reading = placed_like(self.reading(ids, drafted), log_probs_TV) if looks_back else None
         tokens_T, scores_T, _ = self._choose(
             log_probs_TV, self._numbers[:size], True, (lambda: reading) if looks_back else None
         )
@@ -225,7 +224,7 @@ class _Drawn(_Steps):
     def _strategic(self, log_probs_TV: Array, ids: list[int], drafted: Sequence[int]) -> Floats:
         """p of every token under the strategy, before each choice; all 0 where nothing can follow."""
         reading = self.reading(ids, drafted)
-        changed_TV = self.strategy.apply(log_probs_TV, lambda: _like(reading, log_probs_TV))
+        changed_TV = self.strategy.apply(log_probs_TV, lambda: placed_like(reading, log_probs_TV))
         return np.asarray(np.exp(normalised(to_numpy(changed_TV).astype(np.float64))))
 
     def _decide(self, p_TV: Floats, log_probs_TV: Array, drafted: list[int], q_KV: Floats) -> tuple[Accepted, int]:
@@ -252,8 +251,7 @@ class _Drawn(_Steps):
 
 def _accepted(tokens: list[int], scores: list[float], drafted: int, end: int | None, steps: int = 1) -> Accepted:
     """The step, without a last token that stands for "nothing can follow"."""
-    if np.isnan(scores).any():
-        raise ModelError("the model gives NaN: something in it has gone wrong")
+    refuse_nan(scores)
     last = tokens[-1]
     if last == PAD:
         return Accepted(tokens[:-1], scores[:-1], drafted, False, steps)
@@ -264,12 +262,3 @@ def _drawn(p_V: Floats, uniform: float) -> int:
     """A token drawn from p, which need not sum to one."""
     with np.errstate(divide="ignore"):
         return int(inverse_transform(np.log(p_V)[None], np.asarray([uniform]))[0])
-
-
-def _like(ids: NDArray[np.int64], array: Array) -> Array:
-    """The ids in the library and on the device of an array."""
-    if isinstance(array, np.ndarray):
-        return ids
-    from array_api_compat import array_namespace
-
-    return array_namespace(array).asarray(ids, device=array.device)

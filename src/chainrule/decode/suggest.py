@@ -20,12 +20,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.arrays import pad, to_numpy
-from chainrule.contract.lm import LanguageModel, State, next_probs, prepare
+from chainrule.arrays import pad, refuse_nan, to_numpy
+from chainrule.contract.lm import LanguageModel, next_probs, prepare
 from chainrule.decode.generate import added_text, context_of
 from chainrule.decode.healing import find_respellings
 from chainrule.decode.top import top_of_row
-from chainrule.errors import DecodingError, ModelError
+from chainrule.errors import DecodingError
 
 _LONGEST = 40  # tokens of a word
 _WIDTH = 4  # hypotheses for each word that is asked for
@@ -68,7 +68,9 @@ def next_tokens(lm: LanguageModel, text: str, k: int = 10, *, heal: bool = True)
     whole = [respelling for respelling in starts if not respelling.adds]
     if whole:
         state = lm.extend(state.select(np.zeros(len(whole), np.int64)), pad([one.ids for one in whole]))
-        for respelling, log_probs_V in zip(whole, _log_probs(lm, state), strict=True):
+        log_probs_FV = to_numpy(lm.next_log_probs(state))
+        refuse_nan(log_probs_FV)
+        for respelling, log_probs_V in zip(whole, log_probs_FV, strict=True):
             for token in top_of_row(log_probs_V, k).tolist():
                 adds = added_text(lm, text, respellings, [*respelling.ids, token], False)
                 found[token, adds] += math.exp(respelling.log_prob + log_probs_V[token])
@@ -162,8 +164,7 @@ class _Search:
         # a word is no more likely than its beginning
         least = sorted(self.found.values())[-self.k] if len(self.found) >= self.k else 0.0
         best = float(p_FV.max(initial=0.0))
-        if math.isnan(best):  # what NaN is compared with or added to is NaN
-            raise ModelError("the model gives NaN: something in it has gone wrong")
+        refuse_nan(best)  # the largest of some numbers is NaN if one of them is
         cells = np.flatnonzero(p_FV > max(least, _NEGLIGIBLE * best))
         rows, tokens = np.divmod(cells, p_FV.shape[1])
         if self.spelling is not None:
@@ -212,13 +213,6 @@ def _word(typed: str, completion: str) -> str:
 def _last_word(text: str) -> str:
     """What follows the last white space of a text."""
     return text[max(text.rfind(space) for space in _SPACES) + 1 :]
-
-
-def _log_probs(lm: LanguageModel, state: State) -> NDArray[np.floating]:
-    log_probs = to_numpy(lm.next_log_probs(state))
-    if np.isnan(log_probs).any():
-        raise ModelError("the model gives NaN: something in it has gone wrong")
-    return log_probs
 
 
 def _check(lm: object, k: int, at_least: float = 0.0) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from chainrule.arrays import PAD, Array, impossible, to_numpy
+from chainrule.arrays import PAD, Array, impossible, placed_like, to_numpy
 from chainrule.contract.lm import State
 
 Ints = NDArray[np.int64]
@@ -46,7 +46,7 @@ class CacheState(State):
         rows_B = np.asarray(to_numpy(rows), dtype=np.int64)
         if self.keys_BND is None:
             return CacheState(self.ids_BN[rows_B])
-        return CacheState(self.ids_BN[rows_B], self.keys_BND[_like(rows_B, self.keys_BND)])
+        return CacheState(self.ids_BN[rows_B], self.keys_BND[placed_like(rows_B, self.keys_BND)])
 
     def join(self, other: CacheState) -> CacheState:
         width = max(self.ids_BN.shape[1], other.ids_BN.shape[1])
@@ -99,7 +99,7 @@ class Cache:
             ids_BN = np.take_along_axis(ids_BN, order_BN, axis=1)
             if keys is not None:
                 rows_B1 = np.arange(len(ids_BN))[:, None]
-                keys = keys[_like(rows_B1, keys), _like(order_BN, keys)]
+                keys = keys[placed_like(rows_B1, keys), placed_like(order_BN, keys)]
         width = min(self.size, int((ids_BN != PAD).sum(axis=1).max(initial=0)))
         first = ids_BN.shape[1] - width
         return CacheState(ids_BN[:, first:], None if keys is None else keys[:, first:])
@@ -121,8 +121,8 @@ class Cache:
             weights_BN = self._weights(features_BD[:, None], state.keys_BND, is_token_BN[:, None])[:, 0]
         p_BV = _scattered(weights_BN, np.maximum(state.ids_BN, 0), self.vocab_size)
         xp = array_namespace(p_BV)
-        log_probs_BV = self._log_p(p_BV, _like(n_B[:, None], p_BV))
-        is_bos_V = _like(np.arange(self.vocab_size) == self.bos, p_BV)
+        log_probs_BV = self._log_p(p_BV, placed_like(n_B[:, None], p_BV))
+        is_bos_V = placed_like(np.arange(self.vocab_size) == self.bos, p_BV)
         return xp.where(is_bos_V, impossible(log_probs_BV), log_probs_BV)
 
     def _log_p(self, share: Array, n: Array) -> Array:
@@ -166,14 +166,14 @@ class Cache:
         keys_BMD = xp.concat([state.keys_BND, features_BTD], axis=1)
         rows, width = ids_BT.shape
         at_once = max(min(_PRODUCTS // (max(rows, 1) * (self.size + 512)), 512), 1)
-        on_device, scores = _like(text_BT, features_BTD), []
+        on_device, scores = placed_like(text_BT, features_BTD), []
         for first in range(0, width, at_once):
             last = min(first + at_once, width)
             oldest = max(known + first - self.size, 0)
             there_M = np.arange(oldest, known + last)
             here_T1 = known + np.arange(first, last)[:, None]
             near_TM = (there_M < here_T1) & (there_M >= here_T1 - self.size)
-            seen_BTM = _like(near_TM, on_device)[None] & (on_device[:, None, oldest : known + last] != PAD)
+            seen_BTM = placed_like(near_TM, on_device)[None] & (on_device[:, None, oldest : known + last] != PAD)
             weights_BTM = self._weights(features_BTD[:, first:last], keys_BMD[:, oldest : known + last], seen_BTM)
             is_it_BTM = (
                 on_device[:, None, oldest : known + last] == on_device[:, known + first : known + last, None]
@@ -190,7 +190,7 @@ class Cache:
         alike_BTM = self.theta * (xp.astype(queries_BTD, wide) @ xp.matrix_transpose(xp.astype(keys_BMD, wide)))
         if not alike_BTM.shape[-1]:
             return alike_BTM
-        alike_BTM = xp.where(_like(seen_BTM, alike_BTM), alike_BTM, _NEVER)
+        alike_BTM = xp.where(placed_like(seen_BTM, alike_BTM), alike_BTM, _NEVER)
         powers_BTM = xp.exp(alike_BTM - xp.max(alike_BTM, axis=-1, keepdims=True))
         return powers_BTM / xp.sum(powers_BTM, axis=-1, keepdims=True)
 
@@ -219,13 +219,4 @@ def _scattered(weights_BN: Array, ids_BN: Ints, vocab_size: int) -> Array:
         sums_BV = np.zeros((rows, vocab_size), dtype=weights_BN.dtype)
         np.add.at(sums_BV, (np.arange(rows)[:, None], ids_BN), weights_BN)
         return sums_BV
-    return weights_BN.new_zeros(rows, vocab_size).scatter_add(1, _like(ids_BN, weights_BN), weights_BN)
-
-
-def _like(array: Any, other: Array) -> Array:
-    """A NumPy array in the library and on the device of another; arrays of that library stay as they are."""
-    if isinstance(other, np.ndarray) or not isinstance(array, np.ndarray):
-        return array
-    import torch
-
-    return torch.from_numpy(np.ascontiguousarray(array)).to(other.device)
+    return weights_BN.new_zeros(rows, vocab_size).scatter_add(1, placed_like(ids_BN, weights_BN), weights_BN)

@@ -176,11 +176,11 @@ class Mixture(LanguageModel):
         """What the parts together offer, and what they cost together."""
         parts = [lm.capabilities for lm in self.models]
         costs = sum((part.costs for part in parts), Costs(1e-7, 1e-6, 1e-8 * self.tokenizer.vocab_size))
-        offers = {"read", "score_sequences"}
-        if any("prepare" in part.offers for part in parts):
-            offers |= {"prepare"}
-        if self.settings.form == "linear" and self.gate.by != "entropy" and self.device == "cpu":
-            offers |= {"next_probs"}
+        offers = {"prepare", "read"}
+        if self.settings.form == "linear":
+            offers |= {"score_sequences"}
+            if self.gate.by != "entropy" and self.device == "cpu":
+                offers |= {"next_probs"}
         return Capabilities(frozenset(offers), costs, all(part.is_compiled for part in parts) and not self.caches)
 
     def prepare(self) -> None:
@@ -210,14 +210,9 @@ class Mixture(LanguageModel):
         """Score sequences by what each model does fastest with them."""
         if not len(ids):
             return None
-        if self.settings.form == "linear":
-            columns_NK, values_N = self.columns(ids, starts, ends)
-            mixed = self._mixed(list(columns_NK.T), self.gate.weights(self.weights_GK, values_N), on_host=True)
-            return np.where(np.asarray(ids) == self.tokenizer.bos, -np.inf, mixed)
-        scores = np.empty(len(ids))
-        for places, ids_BT in padded_batches(ids, starts, ends, _AT_ONCE):
-            scores[places] = to_numpy(self.score(ids_BT))[ids_BT != PAD]
-        return scores
+        columns_NK, values_N = self.columns(ids, starts, ends)
+        mixed = self._mixed(list(columns_NK.T), self.gate.weights(self.weights_GK, values_N), on_host=True)
+        return np.where(np.asarray(ids) == self.tokenizer.bos, -np.inf, mixed)
 
     # -- elsewhere ----------------------------------------------------------------------------------------
 
@@ -372,7 +367,7 @@ class Mixture(LanguageModel):
         for k, column in enumerate(columns):
             own = log_weights[..., k] if on_host else self._here(log_weights[..., k])
             term = column + own
-            total = term if total is None else _logaddexp(total, term)
+            total = term if total is None else array_namespace(total).logaddexp(total, term)
         return total
 
     def _normalised(self, columns: list[Array]) -> Array:
@@ -436,10 +431,6 @@ class Mixture(LanguageModel):
         import torch
 
         return torch.as_tensor(array, device=self.device)
-
-
-def _logaddexp(one: Array, other: Array) -> Array:
-    return array_namespace(one).logaddexp(one, other)
 
 
 def _moved(lm: LanguageModel, device: str, dtype: str) -> LanguageModel:

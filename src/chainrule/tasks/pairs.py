@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from statistics import NormalDist
@@ -102,9 +102,8 @@ class Phenomenon:
     ties: int
     accuracy: float
     """The share of pairs whose right sentence is preferred; a tie counts half."""
-    low: float
-    """The lower end of its 95 % confidence interval (Wilson)."""
-    high: float
+    interval: tuple[float, float]
+    """Its 95 % confidence interval (Wilson)."""
     fewer_tokens: float
     """The accuracy of a baseline that prefers the sentence of fewer tokens."""
 
@@ -114,20 +113,12 @@ class Phenomenon:
         credits_N = np.asarray([one.credit for one in judged])
         accuracy = float(credits_N.mean())
         baseline = float(np.mean([one.fewer_tokens for one in judged]))
-        return cls(
-            name, len(judged), int((credits_N == 0.5).sum()), accuracy, *wilson(accuracy, len(judged)), baseline
-        )
+        ties = int((credits_N == 0.5).sum())
+        return cls(name, len(judged), ties, accuracy, wilson(accuracy, len(judged)), baseline)
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as JSON."""
-        return {
-            "name": self.name,
-            "pairs": self.pairs,
-            "ties": self.ties,
-            "accuracy": self.accuracy,
-            "interval": [self.low, self.high],
-            "fewer_tokens": self.fewer_tokens,
-        }
+        return {**asdict(self), "interval": [*self.interval]}
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ While a word is typed, the model is asked about one history many times: `Remembe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from chainrule.contract.lm import LanguageModel, State, next_probs, prepare
 from chainrule.decode.suggest import suggest
 from chainrule.errors import CorpusError
 from chainrule.system.progress import Reports, as_progress
+from chainrule.text.files import lines_in
 from chainrule.text.given import Text, as_corpus
 
 History = tuple[int, ...]
@@ -104,7 +106,8 @@ def keystrokes(
 
     lines = words = characters = keys = taken = baseline_keys = least_keys = 0
     with as_progress(progress).task("typing", corpus.size() if most_lines is None else most_lines) as task:
-        for line in _lines(corpus.blocks(), most_lines):
+        stripped = (line.decode().strip() for line in lines_in(corpus.blocks()))
+        for line in islice(filter(None, stripped), most_lines):
             lines, words, characters = lines + 1, words + len(line.split()), characters + len(line) + 1
             remembered.forget()
             pressed = list(_typed(line, in_context))
@@ -116,18 +119,6 @@ def keystrokes(
     if not lines:
         raise CorpusError(f"{corpus.name}: the text is empty")
     return Keystrokes(k, lines, words, characters, keys, taken, baseline_keys, least_keys)
-
-
-def _lines(blocks: Iterable[bytes], most: int | None) -> Iterator[str]:
-    """Yield the lines that are not blank, without white space at their ends."""
-    seen = 0
-    for block in blocks:
-        for line in block.decode().split("\n"):
-            if seen == most:
-                return
-            if line.strip():
-                seen += 1
-                yield line.strip()
 
 
 def _typed(line: str, suggestions: Callable[[str], Sequence[str]]) -> Iterator[str]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
 from chainrule.text.corpus import Corpus
-from chainrule.text.files import form_of
+from chainrule.text.files import form_of, gathered
 from chainrule.text.records import Record
-
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -79,20 +76,6 @@ def cut_at_lines(block: bytes, size: int) -> Iterator[bytes]:
         end = block.find(b"\n", start + size) + 1 or len(block)
         yield block[start:end]
         start = end
-
-
-def gathered(items: Iterable[Item], size: int, size_of: Callable[[Item], int]) -> Iterator[list[Item]]:
-    """Yield lists of items whose sizes add up to at least `size`; the last list may be smaller."""
-    some: list[Item] = []
-    total = 0
-    for item in items:
-        some.append(item)
-        total += size_of(item)
-        if total >= size:
-            yield some
-            some, total = [], 0
-    if some:
-        yield some
 
 
 def _batch_of_records(name: str, records: list[Record]) -> RecordBatch:

@@ -25,6 +25,7 @@ from chainrule.text.files import (
     EncodingErrors,
     clean_blocks,
     form_of,
+    gathered,
     pipe_pieces,
     raw_pieces,
     standard_input,
@@ -250,18 +251,9 @@ def _spooled(pieces: Iterable[bytes], suffix: str, name: str) -> ScratchFile:
 
 def _gather(texts: Iterator[bytes]) -> Iterator[bytes]:
     """Join short texts into blocks, with an LF between texts that do not end in one."""
-    gathered: list[bytes] = []
-    size = 0
-    for text in texts:
-        if gathered and not gathered[-1].endswith(b"\n"):
-            gathered.append(b"\n")
-        gathered.append(text)
-        size += len(text)
-        if size >= BLOCK_SIZE:
-            yield b"".join(gathered)
-            gathered, size = [], 0
-    if gathered:
-        yield b"".join(gathered)
+    for some in gathered(texts, BLOCK_SIZE, len):
+        ended = (text if text.endswith(b"\n") else text + b"\n" for text in some[:-1])
+        yield b"".join([*ended, some[-1]])
 
 
 def _documents_of_text(blocks: Iterator[bytes]) -> Iterator[bytes]:

@@ -17,15 +17,16 @@ import gzip
 import io
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal, TypeAlias, cast
+from typing import IO, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from chainrule.errors import CorpusError, EncodingError, MissingExtraError
 
+Item = TypeVar("Item")
 EncodingErrors: TypeAlias = Literal["strict", "replace"]
 
 BLOCK_SIZE = 4 << 20
@@ -146,6 +147,20 @@ def lines_in(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the lines of blocks of whole lines, without their ends."""
     for block in blocks:
         yield from block.removesuffix(b"\n").split(b"\n")
+
+
+def gathered(items: Iterable[Item], size: int, size_of: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """Yield lists of items whose sizes add up to at least `size`; the last list may be smaller."""
+    some: list[Item] = []
+    total = 0
+    for item in items:
+        some.append(item)
+        total += size_of(item)
+        if total >= size:
+            yield some
+            some, total = [], 0
+    if some:
+        yield some
 
 
 # -- forms ------------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def pairs(folder: str, file: str, by: Any, per_pair: bool, as_json: bool, **opti
     has_several = len(result.phenomena) > 1
     rows = []
     for one in (*(result.phenomena if has_several else ()), result.whole):
-        interval = f"{one.low:.1%} - {one.high:.1%}"
+        interval = "{:.1%} - {:.1%}".format(*one.interval)
         figures = f"{one.pairs:,}", f"{one.accuracy:.1%}", interval, f"{one.ties:,}", f"{one.fewer_tokens:.1%}"
         rows.append([one.name, *figures])
     print_table(screen, ["phenomenon", "pairs", "accuracy", "95 % interval", "ties", "fewer tokens"], rows)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -36,14 +36,6 @@ _MOST_CAPTURED = 8
 _STEPS_THAT_REPAY = 2048  # after this many steps, compiling the choice of tokens takes less time than it saves
 
 
-class CapturedStep(NamedTuple):
-    """A captured step, and the function that replays it."""
-
-    replay: Callable[[], None]
-    step: Callable[[], None]
-    """The step that was captured. It is kept because it owns arrays that the CUDA graph uses."""
-
-
 class GraphSampler:
     """Captured steps of one network, for batches of at most `batch_size` rows."""
 
@@ -56,7 +48,8 @@ class GraphSampler:
         self.buffers = StepBuffers.of_size(batch_size, MOST_STEPS, network.config.window, weight.detach())
         is_fused = is_available(network, batch_size)
         self.network_step = FusedStep(network, batch_size) if is_fused else network.step
-        self.captured: dict[Any, CapturedStep] = {}
+        self.captured: dict[Any, tuple[Callable[[], None], Callable[[], None]]] = {}
+        """The replay of each captured step, and the step, which owns arrays that the CUDA graph uses."""
         self.steps = 0
 
     @torch.no_grad()
@@ -70,7 +63,7 @@ class GraphSampler:
         buffers, (rows, steps) = self.buffers, uniforms_BT.shape
         with current_device(self.keys_LBGSK.device):
             longest = window.longest + steps
-            replay = self._captured(choose).replay
+            replay = self._captured(choose)
             buffer = self.adopt(cache, rows)
             # surplus rows are like rows that have ended: nothing reads their tokens
             buffers.lengths_B.zero_()
@@ -108,8 +101,8 @@ class GraphSampler:
         self.owner = weakref.ref(buffer)
         return buffer
 
-    def _captured(self, choose: Choose) -> CapturedStep:
-        """Return the captured step that chooses tokens by `choose`; captured now if it was not before."""
+    def _captured(self, choose: Choose) -> Callable[[], None]:
+        """Return the replay of the step that chooses tokens by `choose`, which is captured at its first use."""
         plan = plan_of(choose) if isinstance(self.network_step, FusedStep) else None
         on_gpu = self.buffers.active_B.device.type == "cuda"
         is_worth_compiling = plan is None and on_gpu and self.steps >= _STEPS_THAT_REPAY and has_triton()
@@ -118,8 +111,8 @@ class GraphSampler:
             if len(self.captured) >= _MOST_CAPTURED:
                 del self.captured[next(iter(self.captured))]
             step = self._by_kernels(plan) if plan else self._by_torch(*key)
-            self.captured[key] = CapturedStep(self.capture(step), step)
-        return self.captured[key]
+            self.captured[key] = self.capture(step), step
+        return self.captured[key][0]
 
     def capture(self, step: Callable[[], None], positions: int = 1) -> Callable[[], None]:
         """Capture the step as a CUDA graph, and return its replay; on other devices, return the step itself.

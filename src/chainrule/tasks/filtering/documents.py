@@ -10,9 +10,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.text.batches import cut_at_lines, gathered, line_ends
+from chainrule.text.batches import cut_at_lines, line_ends
 from chainrule.text.corpus import Corpus
-from chainrule.text.files import form_of
+from chainrule.text.files import form_of, gathered
 from chainrule.text.records import Sourced, read_sourced
 
 Floats: TypeAlias = NDArray[np.float64]
