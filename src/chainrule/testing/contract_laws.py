@@ -15,7 +15,7 @@ from chainrule.contract import chain
 from chainrule.contract.lm import LanguageModel
 from chainrule.decode.beam import beam_search
 from chainrule.decode.sample import sample_after
-from chainrule.testing.register import CLOSE, law, next_log_probs, prefixes
+from chainrule.testing.register import assert_close, law, next_log_probs, prefixes
 
 
 @law
@@ -36,7 +36,7 @@ def sums_to_one(lm: LanguageModel) -> None:
 @law
 def batch_score_is_step_by_step(lm: LanguageModel) -> None:
     ids_BT = pad(prefixes(lm))
-    np.testing.assert_allclose(to_numpy(lm.score(ids_BT)), chain.score(lm, ids_BT), **CLOSE)
+    assert_close(to_numpy(lm.score(ids_BT)), chain.score(lm, ids_BT))
 
 
 @law
@@ -49,15 +49,15 @@ def padding_changes_nothing(lm: LanguageModel) -> None:
     for i, row in enumerate(rows):
         assert (together[i, len(row) :] == 0).all(), "0 on padding"
         alone = to_numpy(lm.score(pad([row])))[0]
-        np.testing.assert_allclose(together[i, : len(row)], alone, **CLOSE)
-        np.testing.assert_allclose(after[i], next_log_probs(lm, row), **CLOSE)
+        assert_close(together[i, : len(row)], alone)
+        assert_close(after[i], next_log_probs(lm, row))
 
 
 @law
 def prefill_is_steps(lm: LanguageModel) -> None:
     for prefix in prefixes(lm):
         at_once = lm.extend(lm.start(1), pad([prefix]))
-        np.testing.assert_allclose(to_numpy(lm.next_log_probs(at_once))[0], next_log_probs(lm, prefix), **CLOSE)
+        assert_close(to_numpy(lm.next_log_probs(at_once))[0], next_log_probs(lm, prefix))
 
 
 @law
@@ -82,7 +82,7 @@ def state_is_a_value(lm: LanguageModel) -> None:
     np.testing.assert_array_equal(to_numpy(lm.next_log_probs(state)), before)
     for branch, extended in zip((second, third, second), branches, strict=True):
         expected = next_log_probs(lm, [*first, *branch])
-        np.testing.assert_allclose(to_numpy(lm.next_log_probs(extended))[0], expected, **CLOSE)
+        assert_close(to_numpy(lm.next_log_probs(extended))[0], expected)
 
 
 @law
@@ -94,13 +94,13 @@ def join_undoes_select(lm: LanguageModel) -> None:
         every = np.arange(len(rows))
         joined = state.select(every[:cut]).join(state.select(every[cut:]))
         assert len(joined) == len(state) == len(rows)
-        np.testing.assert_allclose(to_numpy(lm.next_log_probs(joined)), expected, **CLOSE)
+        assert_close(to_numpy(lm.next_log_probs(joined)), expected)
     # states that were read apart, of different lengths, go on together as they would alone
     first, second = rows[5], rows[1]
     apart = [lm.extend(lm.start(1), pad([row])) for row in (first, second)]
     joined = lm.extend(apart[0].join(apart[1]), pad([second, first]))
     expected = np.stack([next_log_probs(lm, [*first, *second]), next_log_probs(lm, [*second, *first])])
-    np.testing.assert_allclose(to_numpy(lm.next_log_probs(joined)), expected, **CLOSE)
+    assert_close(to_numpy(lm.next_log_probs(joined)), expected)
 
 
 @law
@@ -110,11 +110,11 @@ def select_permutes(lm: LanguageModel) -> None:
     every = to_numpy(lm.next_log_probs(state))
     for choice in ([7, 6, 5, 4, 3, 2, 1, 0], [2, 2, 2, 4], [5]):
         selected = state.select(np.asarray(choice))
-        np.testing.assert_allclose(to_numpy(lm.next_log_probs(selected)), every[choice], **CLOSE)
+        assert_close(to_numpy(lm.next_log_probs(selected)), every[choice])
         # and each row goes on from where it is
         step = np.full((len(choice), 1), rows[1][0])
         expected = [next_log_probs(lm, [*rows[i], rows[1][0]]) for i in choice]
-        np.testing.assert_allclose(to_numpy(lm.next_log_probs(lm.extend(selected, step))), expected, **CLOSE)
+        assert_close(to_numpy(lm.next_log_probs(lm.extend(selected, step))), expected)
 
 
 @law
@@ -124,7 +124,7 @@ def score_goes_on_from_a_state(lm: LanguageModel) -> None:
     for prefix in every:
         state = lm.extend(lm.start(len(rows)), pad([prefix] * len(rows)))
         whole = to_numpy(lm.score(pad([[*prefix, *row] for row in rows])))[:, len(prefix) :]
-        np.testing.assert_allclose(to_numpy(lm.score(pad(rows), state)), whole, **CLOSE)
+        assert_close(to_numpy(lm.score(pad(rows), state)), whole)
 
 
 @law
@@ -137,10 +137,10 @@ def exhaustive_beam_is_exact(lm: LanguageModel) -> None:
         ranks = sorted((log_prob / len(ids) ** power for ids, log_prob in every), reverse=True)
         assert len(found) == min(5, len(every))
         got = [continuation.log_prob / len(continuation.ids) ** power for continuation in found]
-        np.testing.assert_allclose(got, ranks[: len(got)], **CLOSE)
+        assert_close(got, ranks[: len(got)])
         probability = dict(every)
         for continuation in found:
-            np.testing.assert_allclose(continuation.log_prob, probability[continuation.ids], **CLOSE)
+            assert_close(continuation.log_prob, probability[continuation.ids])
 
 
 @law
@@ -216,6 +216,6 @@ def moving_changes_nothing_here(lm: LanguageModel) -> None:
     log_probs = moved.next_log_probs(moved.extend(moved.start(len(rows)), rows))
     assert "float64" in str(log_probs.dtype), f"float64 is float64, not {log_probs.dtype}"
     assert "float64" in str(moved.score(rows).dtype)
-    np.testing.assert_allclose(to_numpy(moved.score(rows)), before, **CLOSE)
+    assert_close(to_numpy(moved.score(rows)), before)
     assert (lm.device, lm.dtype) == (device, dtype)
     np.testing.assert_array_equal(to_numpy(lm.score(rows)), before)

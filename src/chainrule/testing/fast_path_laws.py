@@ -7,7 +7,7 @@ model that declares one must answer: a fast path that only ever returns None bre
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from chainrule.contract.capabilities import DraftRules, FastPaths, Offers
 from chainrule.contract.lm import LanguageModel, draft, offered, prepare, read_ahead, score_choices, score_sequences
 from chainrule.decode.beam import beam_search
 from chainrule.decode.sample import Choice
-from chainrule.testing.register import CLOSE, NOT_OFFERED, law, next_log_probs, prefixes
+from chainrule.testing.register import NOT_OFFERED, Law, assert_close, law, next_log_probs, prefixes
 
 _MOST_CALLS = 10_000  # a model may load compiled code only after it was asked for much
 
@@ -31,6 +31,22 @@ def insist(call: Callable[[], Answer | None]) -> Answer:
         if (found := call()) is not None:
             return found
     raise AssertionError("a fast path that the model declares never answered")
+
+
+def law_of(name: str) -> Callable[[Callable[[LanguageModel, Any], None]], Law]:
+    """Enter the law of a fast path, a function of the model and the path; a model without the path keeps it."""
+
+    def enter(function: Callable[[LanguageModel, Any], None]) -> Law:
+        @wraps(function)
+        def check(lm: LanguageModel) -> str | None:
+            if (fast := offered(lm, name)) is None:
+                return NOT_OFFERED
+            function(lm, fast)
+            return None
+
+        return law(check)
+
+    return enter
 
 
 @law
@@ -62,8 +78,8 @@ def equal_keys_predict_the_same(lm: LanguageModel) -> str | None:
     later = to_numpy(lm.next_log_probs(lm.extend(state, np.full((len(rows), 1), rows[1][0]))))
     first = {key: place for place, key in reversed([*enumerate(keys)])}
     for place, key in enumerate(keys):
-        np.testing.assert_allclose(now[place], now[first[key]], **CLOSE)
-        np.testing.assert_allclose(later[place], later[first[key]], **CLOSE)
+        assert_close(now[place], now[first[key]])
+        assert_close(later[place], later[first[key]])
     return None
 
 
@@ -76,46 +92,37 @@ def a_choice_of_tokens_is_scored_as_all_are(lm: LanguageModel) -> None:
     tokens = [i for i in range(lm.tokenizer.vocab_size) if i != lm.tokenizer.bos]
     for chosen in (tokens[:1], tokens):
         rows_R, ids_R = np.repeat(np.arange(len(rows)), len(chosen)), np.tile(chosen, len(rows))
-        np.testing.assert_allclose(score_choices(lm, state, rows_R, ids_R), every[rows_R, ids_R], **CLOSE)
+        assert_close(score_choices(lm, state, rows_R, ids_R), every[rows_R, ids_R])
 
 
-@law
-def scoring_text_is_scoring_its_tokens(lm: LanguageModel) -> str | None:
-    if not (fast := offered(lm, "score_text")):
-        return NOT_OFFERED
+@law_of("score_text")
+def scoring_text_is_scoring_its_tokens(lm: LanguageModel, fast: Any) -> None:
     words = [lm.tokenizer.token(i) for i in prefixes(lm)[3]]
     lines = [" ".join(words), words[0], "", " ".join(reversed(words))]
     # long enough to be cut into parts for the cores
     block = ("\n".join(lines * (1 + (1 << 19) // len("\n".join(lines)))) + "\n").encode()
     ids = lm.tokenizer.encode_lines(block)
-    np.testing.assert_allclose(insist(lambda: fast(block)), score_sequences(lm, ids, *lm.bounds(ids)), **CLOSE)
-    return None
+    assert_close(insist(lambda: fast(block)), score_sequences(lm, ids, *lm.bounds(ids)))
 
 
-@law
-def scoring_sequences_is_scoring_each(lm: LanguageModel) -> str | None:
-    if not (fast := offered(lm, "score_sequences")):
-        return NOT_OFFERED
+@law_of("score_sequences")
+def scoring_sequences_is_scoring_each(lm: LanguageModel, fast: Any) -> None:
     rows = [row for row in prefixes(lm) if row]
     ends = np.cumsum([len(row) for row in rows])
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
     ids = np.concatenate([np.asarray(row) for row in rows])
     expected = np.concatenate([to_numpy(lm.score(pad([row])))[0] for row in rows])
-    np.testing.assert_allclose(insist(lambda: fast(ids, starts, ends)), expected, **CLOSE)
-    return None
+    assert_close(insist(lambda: fast(ids, starts, ends)), expected)
 
 
-@law
-def reading_is_scoring_and_extending(lm: LanguageModel) -> str | None:
-    if not (fast := offered(lm, "read")):
-        return NOT_OFFERED
+@law_of("read")
+def reading_is_scoring_and_extending(lm: LanguageModel, fast: Any) -> None:
     rows = prefixes(lm)
     state = lm.extend(lm.start(len(rows)), pad([rows[2]] * len(rows)))
     scores, after = insist(lambda: fast(state, pad(rows)))
-    np.testing.assert_allclose(to_numpy(scores), to_numpy(lm.score(pad(rows), state)), **CLOSE)
+    assert_close(to_numpy(scores), to_numpy(lm.score(pad(rows), state)))
     expected = lm.next_log_probs(lm.extend(state, pad(rows)))
-    np.testing.assert_allclose(to_numpy(lm.next_log_probs(after)), to_numpy(expected), **CLOSE)
-    return None
+    assert_close(to_numpy(lm.next_log_probs(after)), to_numpy(expected))
 
 
 @law
@@ -126,15 +133,13 @@ def reading_ahead_is_extending(lm: LanguageModel) -> None:
     expected = [to_numpy(lm.next_log_probs(lm.extend(state, pad([row[:n]])))) for n in range(1, len(row) + 1)]
     for kept in range(1, len(row) + 1):
         found, after = read_ahead(lm, state, pad([row]))
-        np.testing.assert_allclose(to_numpy(found), np.stack(expected, axis=1), **CLOSE)
+        assert_close(to_numpy(found), np.stack(expected, axis=1))
         for n in (kept, len(row)):
             there = after(n)
-            np.testing.assert_allclose(to_numpy(lm.next_log_probs(there)), expected[n - 1], **CLOSE)
+            assert_close(to_numpy(lm.next_log_probs(there)), expected[n - 1])
             shorter = lm.extend(there, pad([row]))
             again = lm.extend(state, pad([[*row[:n], *row]]))
-            np.testing.assert_allclose(
-                to_numpy(lm.next_log_probs(shorter)), to_numpy(lm.next_log_probs(again)), **CLOSE
-            )
+            assert_close(to_numpy(lm.next_log_probs(shorter)), to_numpy(lm.next_log_probs(again)))
 
 
 @law
@@ -149,10 +154,8 @@ def drafts_are_tokens_of_the_vocabulary(lm: LanguageModel) -> None:
         assert (known.tokens_C >= 0).all() and (known.tokens_C < lm.tokenizer.vocab_size).all()
 
 
-@law
-def predictions_are_steps(lm: LanguageModel) -> str | None:
-    if not (fast := offered(lm, "predictions")):
-        return NOT_OFFERED
+@law_of("predictions")
+def predictions_are_steps(lm: LanguageModel, fast: Any) -> None:
     rows = prefixes(lm)
     state = lm.extend(lm.start(len(rows)), pad([rows[2]] * len(rows)))
     blocks = [to_numpy(block) for block in insist(lambda: fast(state, pad(rows)))]
@@ -161,25 +164,19 @@ def predictions_are_steps(lm: LanguageModel) -> str | None:
     for i, row in enumerate(rows):
         for t in range(len(row)):
             expected = next_log_probs(lm, [*rows[2], *row[:t]])
-            np.testing.assert_allclose(together[i, t], expected, **CLOSE)
-    return None
+            assert_close(together[i, t], expected)
 
 
-@law
-def next_probabilities_are_powers_of_e(lm: LanguageModel) -> str | None:
-    if not (fast := offered(lm, "next_probs")):
-        return NOT_OFFERED
+@law_of("next_probs")
+def next_probabilities_are_powers_of_e(lm: LanguageModel, fast: Any) -> None:
     prepare(lm)
     state = lm.extend(lm.start(len(prefixes(lm))), pad(prefixes(lm)))
     expected = np.exp(to_numpy(lm.next_log_probs(state)).astype(np.float64))
     np.testing.assert_allclose(insist(lambda: fast(state)), expected, rtol=1e-5, atol=1e-12)
-    return None
 
 
-@law
-def searching_is_ranking_and_extending(lm: LanguageModel) -> str | None:
-    if not offered(lm, "search"):
-        return NOT_OFFERED
+@law_of("search")
+def searching_is_ranking_and_extending(lm: LanguageModel, fast: Any) -> None:
     rows, end, never = prefixes(lm)[:4], lm.tokenizer.eos, () if lm.tokenizer.unk is None else (lm.tokenizer.unk,)
     state = lm.extend(lm.start(len(rows)), pad(rows))
     for beam, best in (
@@ -192,14 +189,11 @@ def searching_is_ranking_and_extending(lm: LanguageModel) -> str | None:
         for found, expected in zip(insist(partial(search, way="fast")), search(way="plain"), strict=True):
             assert [(one.ids, one.finished) for one in found] == [(one.ids, one.finished) for one in expected]
             scores = [[one.log_prob for one in every] for every in (found, expected)]
-            np.testing.assert_allclose(scores[0], scores[1], rtol=1e-4, atol=1e-4)
-    return None
+            assert_close(scores[0], scores[1], 1e-4)
 
 
-@law
-def writing_is_choosing_and_extending(lm: LanguageModel) -> str | None:
-    if not (fast := offered(lm, "write")):
-        return NOT_OFFERED
+@law_of("write")
+def writing_is_choosing_and_extending(lm: LanguageModel, fast: Any) -> None:
     rows = prefixes(lm)[:4]
     uniforms = np.random.default_rng(4).random((len(rows), 3))
     strategies: tuple[Any, ...] = (
@@ -222,19 +216,14 @@ def writing_is_choosing_and_extending(lm: LanguageModel) -> str | None:
             expected, expected_scores, active = choose(log_probs, uniforms[:, t], active, partial(np.copy, read))
             read = np.concatenate([read, expected[:, None]], axis=1)
             np.testing.assert_array_equal(to_numpy(tokens)[:, t], expected)
-            np.testing.assert_allclose(to_numpy(scores)[:, t], expected_scores, rtol=1e-4, atol=1e-4)
+            assert_close(to_numpy(scores)[:, t], expected_scores, 1e-4)
             state = lm.extend(state, expected[:, None])
-        np.testing.assert_allclose(
-            to_numpy(lm.next_log_probs(after)), to_numpy(lm.next_log_probs(state)), rtol=1e-4, atol=1e-4
-        )
-    return None
+        assert_close(to_numpy(lm.next_log_probs(after)), to_numpy(lm.next_log_probs(state)), 1e-4)
 
 
-@law
-def writing_with_drafts_is_writing(lm: LanguageModel) -> str | None:
+@law_of("write_drafted")
+def writing_with_drafts_is_writing(lm: LanguageModel, fast: Any) -> None:
     """Tokens that are drafted, checked and kept are those that are chosen one by one."""
-    if not (fast := offered(lm, "write_drafted")):
-        return NOT_OFFERED
     ids = prefixes(lm)[2]
     choose, count = Choice(cr.Greedy(), lm.tokenizer.eos), 2
     state = lm.extend(lm.start(1), pad([ids[:-1]]))
@@ -245,8 +234,7 @@ def writing_with_drafts_is_writing(lm: LanguageModel) -> str | None:
     for token, log_prob, uniform in zip(written.tokens, written.log_probs, uniforms, strict=False):
         expected, score, active = choose(to_numpy(lm.next_log_probs(state)), np.asarray([uniform]), active)
         assert token == expected[0]
-        np.testing.assert_allclose(log_prob, score[0], rtol=1e-4, atol=1e-4)
+        assert_close(log_prob, score[0], 1e-4)
         if not active[0]:
             break
         state = lm.extend(state, expected[:, None])
-    return None

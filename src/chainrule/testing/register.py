@@ -18,7 +18,10 @@ LAWS: dict[str, Law] = {}
 NOT_OFFERED = "not offered"
 """What a law returns that had nothing to compare: the model does not declare the fast path."""
 
-CLOSE: Any = {"rtol": 1e-5, "atol": 1e-5}
+
+def assert_close(found: Any, expected: Any, tolerance: float = 1e-5) -> None:
+    """Raise AssertionError unless the numbers are equal but for rounding."""
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
 def law(function: Law) -> Law:
