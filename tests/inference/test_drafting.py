@@ -18,11 +18,14 @@ from chainrule.contract.capabilities import BestTokens, Capabilities, Drafted, D
 from chainrule.contract.lm import LanguageModel
 from chainrule.decode.sample import Choice
 from chainrule.folder import Context
+from chainrule.inference.gpu.graph_drafting import GraphDrafter
 from chainrule.inference.gpu.guess_table import LONGEST, GuessTable, context_hash
 from chainrule.inference.neural_model import NeuralModel
 from chainrule.networks.transformer.cache import Cache
 from chainrule.ngram.infinite.suffixes import best_tokens, build
 from chainrule.system.devices import has_triton
+
+from . import slow_drafting
 
 LINES = [
     "the cat sat on the mat and the dog sat on the cat",
@@ -39,6 +42,13 @@ NETWORK = {
     "precision": "float32",
     "compile": "no",
 }
+
+
+@pytest.fixture(autouse=True)
+def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let torch draft: the models of these tests are not on a GPU."""
+    monkeypatch.setattr(GraphDrafter, "_guess", slow_drafting.guess)
+    monkeypatch.setattr(GraphDrafter, "_keep", slow_drafting.keep)
 
 
 @cache
@@ -190,7 +200,7 @@ def test_a_table_finds_the_longest_context() -> None:
         best = next(
             (expected[tuple(text[-n:])] for n in range(count, 0, -1) if tuple(text[-n:]) in expected), text[-1]
         )
-        wrong += int(table.after(last, torch.tensor([count]))) != best
+        wrong += int(slow_drafting.after(table, last, torch.tensor([count]))) != best
     assert wrong <= 10  # entries of full buckets are dropped
     hashes = np.concatenate([context_hash(some) for some in contexts])
     assert len(np.unique(hashes)) == len(hashes)
@@ -204,8 +214,9 @@ def test_a_table_finds_the_longest_context() -> None:
 @pytest.mark.parametrize("tokens", [1, 4, 7])
 @pytest.mark.parametrize("sources", [("context",), ("5-gram",), ("context", "5-gram")])
 def test_kernels_draft_the_same_as_torch(
-    strategy: cr.decode.Strategy, tokens: int, sources: tuple[str, ...]
+    strategy: cr.decode.Strategy, tokens: int, sources: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.undo()
     lm = network().on("cuda" if torch.cuda.is_available() else "cpu")
     assert isinstance(lm, NeuralModel)
     state = lm.extend(lm.start(1), np.asarray([[5, 6, 7, 8, 5, 6]]))
@@ -214,11 +225,13 @@ def test_kernels_draft_the_same_as_torch(
     drafter = lm.captured.drafter(DraftRules(chosen, tokens, Choice(strategy, None)))
     assert drafter is not None and isinstance(state.memory, Cache) and state.window is not None
     found = []
-    for has_kernels in (False, True):
-        drafter.has_kernels, drafter.pace = has_kernels, 2.0
-        drafter._replay = drafter._step  # not captured
+    for is_slow in (False, True):
+        if is_slow:
+            monkeypatch.setattr(GraphDrafter, "_guess", slow_drafting.guess)
+            monkeypatch.setattr(GraphDrafter, "_keep", slow_drafting.keep)
+        drafter.pace, drafter._replay = 2.0, drafter._step  # not captured
         found.append(drafter.write(state.memory, state.window, 7, uniforms, 40))
-    by_torch, by_kernels = found
+    by_kernels, by_torch = found
     assert by_torch.tokens.tolist() == by_kernels.tokens.tolist() and len(by_torch.tokens) > 5
     assert (by_torch.steps, by_torch.drafted) == (by_kernels.steps, by_kernels.drafted)
     np.testing.assert_allclose(by_torch.log_probs, by_kernels.log_probs, rtol=1e-4, atol=1e-4)

@@ -28,6 +28,7 @@ from chainrule.networks.network import Network
 from chainrule.networks.precision import wide_type
 from chainrule.networks.transformer.cache import Cache
 from chainrule.networks.transformer.decoder import Transformer
+from chainrule.system.devices import has_triton
 from chainrule.tokens.base import Tokenizer
 
 TOKENS_AT_ONCE = 1 << 14
@@ -153,7 +154,7 @@ class NeuralModel(TorchModel, LanguageModel):
         if isinstance(self.network, Transformer):
             offers |= {"read_ahead"}
         if self._has_graphs:
-            offers |= {"write", "write_drafted"}
+            offers |= {"write", "write_drafted"} if has_triton() else {"write"}
         return Capabilities(frozenset(offers))
 
     def write(

@@ -1,7 +1,7 @@
 """Drafting on a GPU by Triton kernels: one guesses the next tokens, another keeps those that were right.
 
-`graph_drafting.py` has the same in torch. Each kernel is one program: a guess depends on the one before it, and
-there is little to do. The status is [length, column, active, limit, steps, drafted].
+`tests/inference/slow_drafting.py` has the same in torch. Each kernel is one program: a guess depends on the one
+before it, and there is little to do. The status is [length, column, active, limit, steps, drafted].
 """
 
 from __future__ import annotations

@@ -19,16 +19,15 @@ from torch import Tensor
 from chainrule.contract.capabilities import LONGEST_MATCH, SHORTEST_MATCH, Choose, Drafted
 from chainrule.inference.gpu.choice import FusedChoice, StepBuffers, plan_of
 from chainrule.inference.gpu.graph_sampling import GraphSampler, RowReader
-from chainrule.inference.gpu.guess_table import FACTORS, LONGEST, MIXER, PRINT_BITS, SEED, SLOTS, GuessTable
+from chainrule.inference.gpu.guess_table import FACTORS, MIXER, PRINT_BITS, SEED, SLOTS, GuessTable
 from chainrule.inference.gpu.step import power_of_two
 from chainrule.inference.state import NeuralState, Window
 from chainrule.networks.transformer.cache import Cache
 from chainrule.networks.transformer.decoder import Transformer
-from chainrule.system.devices import current_device, has_triton
+from chainrule.system.devices import current_device
 
 MOST_STEPS = 16
 """The most steps between two looks of the host."""
-_LENGTH, _COLUMN, _ACTIVE, _LIMIT, _STEPS, _DRAFTED = range(6)
 
 
 class Guesses(NamedTuple):
@@ -80,8 +79,6 @@ class GraphDrafter:
             ids_T=torch.zeros(T, **whole),
             places_T=torch.zeros(T, **whole),
         )
-        self.further_T, self.back_N = torch.arange(T, device=device), torch.arange(LONGEST, device=device)
-        self.has_kernels = device.type == "cuda" and has_triton()
         fused, plan = self.reader.fused, plan_of(choose)
         self.fused_choice = (
             None if fused is None or plan is None else FusedChoice(plan, fused, self.rows, sampler.bos)
@@ -102,7 +99,7 @@ class GraphDrafter:
         with current_device(self.buffers.text_W.device):
             buffer = self.sampler.adopt(cache, 1)
             length = window.longest
-            self._begin(window, last, uniforms[: limit + len(self.further_T)], limit)
+            self._begin(window, last, uniforms[: limit + self.guesses.tokens + 1], limit)
             for _ in range(max(min(MOST_STEPS, round(limit / self.pace)), 1)):
                 self._replay()
             buffer.version += 1
@@ -128,7 +125,7 @@ class GraphDrafter:
     def _step(self) -> None:
         """Guess, read, choose and keep; all results stay in place."""
         buffers, rows = self.buffers, self.rows
-        (self._guess_by_kernel if self.has_kernels else self._guess)()
+        self._guess()
         rows.features_BD.copy_(self.reader.features(buffers.ids_T, buffers.places_T))
         if self.fused_choice is not None:
             head = self.fused_choice.head
@@ -138,67 +135,10 @@ class GraphDrafter:
             tokens_T, scores_T, active_T = self.choose(log_probs_TV, rows.uniforms_BT[:, 0], rows.active_B)
             rows.tokens_BT[:, 0], rows.scores_BT[:, 0] = tokens_T, scores_T.to(rows.scores_BT.dtype)
             rows.active_B.copy_(active_T)
-        (self._keep_by_kernel if self.has_kernels else self._keep)()
+        self._keep()
 
     def _guess(self) -> None:
         """Write guesses after the text, the tokens to read, and the random numbers to choose by."""
-        buffers, K = self.buffers, self.guesses.tokens
-        text_W, length_1 = buffers.text_W, buffers.status_6[_LENGTH, None]
-        has_copy_1, guesses_K = self._copied(text_W, length_1)
-        for k in range(K):
-            # the text grows by each guess, on which the next one depends
-            end_1 = length_1 + k
-            guess_1 = text_W[end_1]
-            if self.guesses.table is not None:
-                last_N = text_W[(end_1 - self.back_N).clamp(min=0)]
-                guess_1 = self.guesses.table.after(last_N, end_1 + 1)
-            text_W[end_1 + 1] = torch.where(has_copy_1, guesses_K[k], guess_1)
-        buffers.places_T.copy_(length_1 + self.further_T)
-        buffers.ids_T.copy_(text_W[buffers.places_T])
-        self.rows.active_B.fill_(True)
-        self.rows.uniforms_BT[:, 0] = buffers.uniforms_N[buffers.status_6[_COLUMN] + self.further_T]
-        is_guess_1 = has_copy_1 | (self.guesses.table is not None)
-        buffers.status_6[_DRAFTED] += (buffers.status_6[_ACTIVE] * K * is_guess_1)[0]
-
-    def _copied(self, text_W: Tensor, length_1: Tensor) -> tuple[Tensor, Tensor]:
-        """Return [True] if the last tokens stood before, and the tokens after the longest, latest such place."""
-        size, K = len(text_W), self.guesses.tokens
-        places_W = torch.arange(size, device=text_W.device)
-        alive_W = (places_W >= 1) & (places_W <= length_1) & self.guesses.copies
-        matched_W = torch.zeros_like(places_W)
-        for k in range(LONGEST_MATCH):
-            own_1 = text_W[(length_1 - k).clamp(min=0)]
-            alive_W = (
-                alive_W & (places_W > k) & (length_1 >= k) & (text_W[(places_W - 1 - k).clamp(min=0)] == own_1)
-            )
-            matched_W = matched_W + alive_W
-        best = torch.where(matched_W >= SHORTEST_MATCH, matched_W * size + places_W, -1).max()
-        begin_1 = (best.clamp(min=0) % size)[None]
-        # a copy may run into its own tokens
-        period_1 = (length_1 + 1 - begin_1).clamp(min=1)
-        return (best >= 0)[None], text_W[(begin_1 + self.further_T[:K] % period_1).clamp(max=size - 1)]
-
-    def _keep(self) -> None:
-        """Keep the guesses up to the first that was not chosen, and the token that was chosen there."""
-        buffers, rows, K = self.buffers, self.rows, self.guesses.tokens
-        status_6, tokens_T = buffers.status_6, rows.tokens_BT[:, 0]
-        is_right_K = (tokens_T[:K] == buffers.ids_T[1:]) & rows.active_B[:K]
-        kept_1 = is_right_K.long().cumprod(0).sum()[None]
-        was_active_1 = status_6[_ACTIVE, None].clone()
-        new_1 = (kept_1 + 1) * was_active_1
-        columns_T = status_6[_COLUMN] + self.further_T
-        # the next step overwrites the tokens after those that are kept
-        buffers.text_W[buffers.places_T + 1] = tokens_T.clamp(min=0)
-        buffers.tokens_N[columns_T] = tokens_T
-        buffers.scores_N[columns_T] = rows.scores_BT[:, 0]
-        features_1D = rows.features_BD.index_select(0, kept_1)
-        buffers.last_D.copy_(torch.where(was_active_1 > 0, features_1D[0], buffers.last_D))
-        status_6[_LENGTH] += new_1[0]
-        status_6[_COLUMN] += new_1[0]
-        status_6[_ACTIVE] *= (rows.active_B[kept_1] & (status_6[_COLUMN] < status_6[_LIMIT]))[0]
-        status_6[_STEPS] += was_active_1[0]
-
-    def _guess_by_kernel(self) -> None:
         from chainrule.inference.gpu import draft_kernels as kernels
 
         buffers, rows, (copies, table, K) = self.buffers, self.rows, self.guesses
@@ -210,7 +150,8 @@ class GraphDrafter:
             (1 << PRINT_BITS) - 1, num_warps=4,
         )  # fmt: skip
 
-    def _keep_by_kernel(self) -> None:
+    def _keep(self) -> None:
+        """Keep the guesses up to the first that was not chosen, and the token that was chosen there."""
         from chainrule.inference.gpu import draft_kernels as kernels
 
         buffers, rows, K = self.buffers, self.rows, self.guesses.tokens

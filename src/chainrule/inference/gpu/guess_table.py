@@ -7,15 +7,11 @@ may be the same, and a full bucket drops entries: a guess is then wrong or missi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from chainrule.contract.capabilities import BestTokens
-
-Integers = TypeVar("Integers", np.ndarray, Tensor)
 
 LONGEST = 4
 """The most tokens of a context: those of a 5-gram model. The kernels have a register for each."""
@@ -53,29 +49,7 @@ class GuessTable:
         bucket, hashes, tokens = bucket[order], hashes[order], tokens[order]
         slot = np.arange(len(bucket)) - np.searchsorted(bucket, bucket)
         fits = slot < SLOTS
+        fingerprints = (hashes & ((1 << PRINT_BITS) - 1)) + 1  # none is 0, which is an empty entry
         entries = np.zeros(buckets * SLOTS, dtype=np.int64)
-        entries[(bucket * SLOTS + slot)[fits]] = ((fingerprint(hashes) << 32) | tokens)[fits]
+        entries[(bucket * SLOTS + slot)[fits]] = ((fingerprints << 32) | tokens)[fits]
         self.entries = torch.from_numpy(entries).to(device)
-        self._factors_N = torch.tensor(FACTORS, device=device)
-        self._lengths_N = torch.arange(1, LONGEST + 1, device=device)
-        self._slots_S = torch.arange(SLOTS, device=device)
-
-    def after(self, last_N: Tensor, count_1: Tensor) -> Tensor:
-        """Return the most likely token after the longest known context, as [1]; the last token if none is known.
-
-        `last_N` has the last tokens of the text, the very last first; the first `count_1` of them count.
-        """
-        total_N = ((last_N + 1) * self._factors_N).cumsum(0) + SEED * self._lengths_N
-        mixed_N = (total_N ^ (total_N >> 32)) * MIXER
-        hashes_N = mixed_N ^ (mixed_N >> 29)
-        places_NS = (((hashes_N >> 32) & self.mask) * SLOTS)[:, None] + self._slots_S
-        entries_NS = self.entries[places_NS]
-        is_known_NS = (entries_NS >> 32 == fingerprint(hashes_N)[:, None]) & (self._lengths_N <= count_1)[:, None]
-        ranked_NS = torch.where(is_known_NS, (self._lengths_N << 32)[:, None] | (entries_NS & 0xFFFFFFFF), -1)
-        top_1 = ranked_NS.max()[None]
-        return torch.where(top_1 >= 0, top_1 & 0xFFFFFFFF, last_N[:1])
-
-
-def fingerprint(hashes: Integers) -> Integers:
-    """Return the lower bits of a hash, plus one: no fingerprint is 0, which is an empty entry."""
-    return (hashes & ((1 << PRINT_BITS) - 1)) + 1
