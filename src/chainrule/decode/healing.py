@@ -129,11 +129,10 @@ class Respellings:
         """Return the most likely respellings, the best first."""
         if self.root is None:
             return [Respelling()]
-        found: list[Respelling] = []
         every = [*self.root.nodes()]
         log_probs = np.concatenate([node.shares[: len(node.last)] + share for node, _, share in every])
         ends = [*accumulate(len(node.last) for node, _, _ in every)]
-        found = []
+        found: list[Respelling] = []
         for place in top_of_row(log_probs, count).tolist():
             which = bisect_right(ends, place)
             node, ids, _ = every[which]

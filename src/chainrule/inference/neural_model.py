@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -160,16 +161,14 @@ class NeuralModel(TorchModel, LanguageModel):
     def write(
         self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
     ) -> tuple[NeuralState, Tensor, Tensor] | None:
-        """Sample by CUDA graphs: a Transformer on a GPU; None otherwise, or as `CapturedSteps.write` says."""
-        state = expect_state(state, NeuralState)
-        return self.captured.write(state, choose, uniforms_BT, read_BT) if self._has_graphs else None
+        """Sample by CUDA graphs, a Transformer on a GPU; None as `CapturedSteps.write` says."""
+        return self.captured.write(expect_state(state, NeuralState), choose, uniforms_BT, read_BT)
 
     def write_drafted(
         self, state: State, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
     ) -> Drafted | None:
-        """Sample one row with drafts by CUDA graphs: a Transformer on a GPU; None otherwise."""
-        state = expect_state(state, NeuralState)
-        return self.captured.write_drafted(state, rules, last, uniforms, most) if self._has_graphs else None
+        """Sample one row with drafts by CUDA graphs, a Transformer on a GPU; None as `CapturedSteps` says."""
+        return self.captured.write_drafted(expect_state(state, NeuralState), rules, last, uniforms, most)
 
     def read_ahead(self, state: State, ids_BT: Array) -> tuple[Tensor, Callable[[int], NeuralState]] | None:
         """Read tokens at once; return their ln p, and a function that cuts the cache after the first n of them.
@@ -345,7 +344,8 @@ class NeuralModel(TorchModel, LanguageModel):
         at_once = max(TOKENS_AT_ONCE // (len(ids_BT) * size), 1)
         for i in range(0, len(pieces), at_once):
             # the last window may be narrower than the others: it is then read by itself
-            for batch in _alike(pieces[i : i + at_once]):
+            for _, alike in groupby(pieces[i : i + at_once], lambda piece: piece[1] - piece[0]):
+                batch = list(alike)
                 rows = torch.cat([ids_BT[:, begin:end] for begin, end, _ in batch])
                 features = self.network(rows).features_BTD.unflatten(0, (len(batch), len(ids_BT)))
                 for (begin, end, new), features_BTD in zip(batch, features, strict=True):
@@ -373,14 +373,3 @@ class NeuralModel(TorchModel, LanguageModel):
             for i in range(0, len(flat_N), rows)
         ]
         return -torch.cat(picked).reshape(ids_BT.shape)
-
-
-def _alike(pieces: list[tuple[int, int, int]]) -> list[list[tuple[int, int, int]]]:
-    """Group consecutive windows of equal width."""
-    groups: list[list[tuple[int, int, int]]] = []
-    for piece in pieces:
-        if groups and groups[-1][0][1] - groups[-1][0][0] == piece[1] - piece[0]:
-            groups[-1].append(piece)
-        else:
-            groups.append([piece])
-    return groups

@@ -6,7 +6,7 @@ from typing import Any, NoReturn, cast
 
 import numpy as np
 
-from chainrule.contract.kinds import Kind, TrainingData, load_content
+from chainrule.contract.kinds import Kind, load_content
 from chainrule.contract.lm import LanguageModel
 from chainrule.errors import DamagedFileError, ModelError, SettingsError
 from chainrule.folder import ModelFolder
@@ -53,15 +53,11 @@ def _refuse(*_: Any) -> NoReturn:
     )
 
 
-def _train(settings: MixtureSettings, data: TrainingData) -> LanguageModel:
-    _refuse()
-
-
 KIND = Kind(
     name=KIND_NAME,
     summary="models of any kind over one vocabulary, and caches, mixed (made by chainrule mix)",
     settings=MixtureSettings,
-    train=_train,
+    train=_refuse,
     load=load_mixture,
     check=_refuse,
 )

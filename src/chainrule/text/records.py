@@ -97,7 +97,8 @@ def read_sourced(path: Path, name: str, fields: Fields, cleaning: Cleaning) -> I
     rows = {"jsonl": _jsonl_rows, "csv": _csv_rows, "tsv": _csv_rows, "parquet": _parquet_rows}[form]
     unit = "row" if form == "parquet" else "line"
     for number, values, source in rows(path, name, fields.names, cleaning):
-        text = values[0] if len(fields.text) == 1 else _joined(values[: len(fields.text)])
+        chosen = values[: len(fields.text)]
+        text = chosen[0] if len(chosen) == 1 else b"\n".join(one.removesuffix(b"\n") for one in chosen if one)
         if not text:
             cleaning.skipped += 1
             continue
@@ -108,10 +109,6 @@ def read_sourced(path: Path, name: str, fields: Fields, cleaning: Cleaning) -> I
             label.decode("utf-8", "replace") if label else number, text if text.endswith(b"\n") else text + b"\n"
         )
         yield Sourced(record, number, source)
-
-
-def _joined(values: Values) -> bytes:
-    return b"\n".join(value.removesuffix(b"\n") for value in values if value)
 
 
 def no_field(name: str, wanted: Iterable[str], there: Iterable[str]) -> CorpusError:
@@ -224,7 +221,9 @@ def _csv_rows(path: Path, name: str, fields: Sequence[str], cleaning: Cleaning) 
 
 def _cells(path: Path, name: str, cleaning: Cleaning) -> Iterator[tuple[int, list[str], bytes]]:
     """Yield the rows of a CSV file that have cells: the number of the first line, the cells, and the lines."""
-    lines = _lines(clean_blocks(raw_pieces(path, name), name, cleaning))
+    blocks = clean_blocks(raw_pieces(path, name), name, cleaning)
+    # lines with their ends; unlike for str.splitlines, only LF ends one
+    lines = (line for block in blocks for line in io.StringIO(block.decode(), newline="\n"))
     first = next(lines, None)
     if first is None:
         return
@@ -249,12 +248,6 @@ def _cells(path: Path, name: str, cleaning: Cleaning) -> Iterator[tuple[int, lis
             ) from None
         if row:
             yield line, row, "".join(taken).removesuffix("\n").encode() + b"\n"
-
-
-def _lines(blocks: Iterable[bytes]) -> Iterator[str]:
-    """Yield the lines of a text with their ends; unlike str.splitlines, only LF ends one."""
-    for block in blocks:
-        yield from io.StringIO(block.decode(), newline="\n")
 
 
 def _noted(lines: Iterable[str], taken: list[str]) -> Iterator[str]:
@@ -282,12 +275,13 @@ def _parquet_rows(path: Path, name: str, fields: Sequence[str], cleaning: Cleani
         raise MissingExtraError("pyarrow", "files", f"reading {name}") from None
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            there = list(_columns(file.schema_arrow))
+            there = _flat(file.schema_arrow.empty_table()).column_names
             if missing := [field for field in fields if field not in there]:
                 raise no_field(name, dict.fromkeys(missing), there)
             number = 0
             for batch in file.iter_batches(columns=list(dict.fromkeys(fields)), batch_size=_ROWS_AT_ONCE):
-                columns = [_as_bytes(_column(batch, field), f'{name}: the field "{field}"') for field in fields]
+                table = _flat(pyarrow.Table.from_batches([batch]))
+                columns = [_as_bytes(table.column(one), f'{name}: the field "{one}"') for one in fields]
                 for values in zip(*columns, strict=True):
                     number += 1
                     yield _Row(number, values)
@@ -296,24 +290,13 @@ def _parquet_rows(path: Path, name: str, fields: Sequence[str], cleaning: Cleani
         raise CorpusError(f"{name}: not a parquet file, or a damaged one: {problem}") from error
 
 
-def _columns(schema: Iterable[Any], before: str = "") -> Iterator[str]:
-    """Yield the names of the columns; for a struct, the names of its fields."""
+def _flat(table: Any) -> Any:
+    """Return an Arrow table with the fields of each struct column, such as meta.title, as columns of their own."""
     import pyarrow
 
-    for column in schema:
-        if pyarrow.types.is_struct(column.type):
-            yield from _columns(column.type, f"{before}{column.name}.")
-        else:
-            yield before + column.name
-
-
-def _column(batch: Any, field: str) -> Any:
-    import pyarrow.compute
-
-    if field in batch.schema.names:
-        return batch.column(field)
-    first = next(name for name in batch.schema.names if field.startswith(f"{name}."))
-    return pyarrow.compute.struct_field(batch.column(first), field.removeprefix(f"{first}.").split("."))
+    while any(pyarrow.types.is_struct(column.type) for column in table.schema):
+        table = table.flatten()
+    return table
 
 
 def _as_bytes(column: Any, what: str) -> list[bytes | None]:
@@ -322,7 +305,7 @@ def _as_bytes(column: Any, what: str) -> list[bytes | None]:
 
     types = pyarrow.types
     if types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+        column = column.cast(column.type.value_type)
     kind = column.type
     if types.is_null(kind):
         return [None] * len(column)

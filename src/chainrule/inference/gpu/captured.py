@@ -59,7 +59,7 @@ class CapturedSteps:
     def write_drafted(
         self, state: NeuralState, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
     ) -> Drafted | None:
-        """Draft, read, choose and keep tokens, as `WritesDrafted` says.
+        """Draft, read, choose and keep tokens, as `capabilities.FastPaths.write_drafted` says.
 
         None if the window would slide, or a model that drafts has no table of contexts.
         """

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -27,7 +27,7 @@ from chainrule.errors import CorpusError, SettingsError
 from chainrule.evaluation.metrics import perplexity_of
 from chainrule.system.parallel import in_order
 from chainrule.system.progress import SILENT, Reports, Task, as_progress
-from chainrule.tasks.filtering.documents import Batch, Bools, Floats, Ints, batches, text_batches
+from chainrule.tasks.filtering.documents import Batch, Bools, Floats, batches, text_batches
 from chainrule.tasks.filtering.writing import BlankLines, Write, check_forms, sink, writing
 from chainrule.text.batches import line_ends
 from chainrule.text.files import Cleaning, clean_blocks
@@ -64,16 +64,9 @@ class Filtered:
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON."""
-        return {
-            "documents": self.documents,
-            "kept": self.kept,
-            "dropped": self.dropped,
-            "without_text": self.without_text,
-            "bytes": self.bytes,
-            "kept_bytes": self.kept_bytes,
-            "max_perplexity": self.max_perplexity,
-            "perplexity_quantiles": {f"{share:g}": value for share, value in self.quantiles.items()},
-        }
+        counts = asdict(self)
+        quantiles = {f"{share:g}": value for share, value in counts.pop("quantiles").items()}
+        return {**counts, "dropped": self.dropped, "perplexity_quantiles": quantiles}
 
 
 def filter_texts(
@@ -243,8 +236,8 @@ class _Counts:
         if not len(nats_D):
             return
         in_document = batch.document_U >= 0
-        sizes_U = _unit_sizes(batch)[in_document]
-        sizes_D = np.bincount(batch.document_U[in_document], sizes_U, len(nats_D))
+        sizes_U = np.diff(line_ends(batch.block)[np.cumsum(batch.lines_U) - 1], prepend=0)
+        sizes_D = np.bincount(batch.document_U[in_document], sizes_U[in_document], len(nats_D))
         self.documents += len(nats_D)
         self.kept += int(kept_D.sum())
         self.bytes += int(sizes_D.sum())
@@ -262,10 +255,3 @@ class _Counts:
         return Filtered(
             self.documents, self.kept, self.bytes, self.kept_bytes, perplexity_of(limit), quantiles, without_text
         )
-
-
-def _unit_sizes(batch: Batch) -> Ints:
-    """Return the bytes of the text of each unit, with its line ends."""
-    if batch.source is batch.block:
-        return np.diff(batch.ends_U, prepend=0)
-    return np.diff(line_ends(batch.block)[np.cumsum(batch.lines_U) - 1], prepend=0)

@@ -40,7 +40,8 @@ def words_of(line: str, splitting: Splitting) -> list[TypedWord]:
     >>> [(word.text, word.core) for word in words_of("Teh cat, 3 x.", "whitespace")]
     [('Teh', 'Teh'), ('cat,', 'cat'), ('3', ''), ('x.', '')]
     """
-    return [_word(text, start) for text, start in _pieces(line, splitting)]
+    words = [(text, start, core_of(text)) for text, start in _pieces(line, splitting)]
+    return [TypedWord(text, start, core, start + text.index(core)) for text, start, core in words]
 
 
 def _pieces(line: str, splitting: Splitting) -> list[tuple[str, int]]:
@@ -57,11 +58,6 @@ def _pieces(line: str, splitting: Splitting) -> list[tuple[str, int]]:
         if not is_word and not character.isspace():
             pieces.append((character, place))
     return pieces
-
-
-def _word(text: str, start: int) -> TypedWord:
-    core = core_of(text)
-    return TypedWord(text, start, core, start + (text.index(core) if core else 0))
 
 
 def core_of(text: str) -> str:
