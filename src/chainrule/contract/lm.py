@@ -36,28 +36,8 @@ from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus, as_items
 from chainrule.tokens.base import Ids, Tokenizer, encode_in_parallel, line_bounds, utf8
 
-__all__ = [
-    "Context",
-    "LanguageModel",
-    "State",
-    "ask",
-    "check_rows",
-    "draft",
-    "next_probs",
-    "offered",
-    "padded_batches",
-    "predictions",
-    "prepare",
-    "read",
-    "read_ahead",
-    "score_choices",
-    "score_in_pieces",
-    "score_rows",
-    "score_sequences",
-    "score_text",
-    "start_token",
-    "tokens_at_once",
-]
+__all__ = ["Context", "LanguageModel", "State", "check_rows", "expect_state"]
+"""What a model of another package needs; the rest is for code that uses models."""
 
 _LEAST_AT_ONCE, _MOST_AT_ONCE = 1 << 14, 1 << 20  # tokens
 _SECONDS_AT_ONCE = 0.5  # of scoring, after which a progress bar moves

@@ -206,8 +206,7 @@ class Remembered(LanguageModel):
         return self._remembered(state, self._probs, lambda inner: next_probs(self._lm, inner))
 
     def score(self, ids_BT: Array, state: State | None = None) -> Array:
-        if state is None:
-            return self._lm.score(ids_BT)
+        state = self.start(len(ids_BT)) if state is None else state
         assert isinstance(state, _Histories)
         return self._lm.score(ids_BT, self._state(state.histories))
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from chainrule.system.parallel import cores
-from chainrule.tokens.words.splitting import WORD, Splitting, character_classes
+from chainrule.tokens.base import decoded, utf8
+from chainrule.tokens.words.splitting import Splitting, split_words
 
 _CORE = re.compile(r"[^\W\d_](?:.*[^\W\d_])?", re.DOTALL)  # from the first letter to the last
 _INNER = "'’-"
@@ -40,24 +41,12 @@ def words_of(line: str, splitting: Splitting) -> list[TypedWord]:
     >>> [(word.text, word.core) for word in words_of("Teh cat, 3 x.", "whitespace")]
     [('Teh', 'Teh'), ('cat,', 'cat'), ('3', ''), ('x.', '')]
     """
-    words = [(text, start, core_of(text)) for text, start in _pieces(line, splitting)]
-    return [TypedWord(text, start, core, start + text.index(core)) for text, start, core in words]
-
-
-def _pieces(line: str, splitting: Splitting) -> list[tuple[str, int]]:
-    if splitting == "whitespace":
-        return [(found[0], found.start()) for found in re.finditer(r"[^ \t\r\v\f\n]+", line)]
-    classes, pieces, start = character_classes(splitting), list[tuple[str, int]](), None
-    for place, character in enumerate([*line, "\n"]):
-        is_word = character != "\n" and classes[ord(character)] == WORD
-        if is_word and start is None:
-            start = place
-        if not is_word and start is not None:
-            pieces.append((line[start:place], start))
-            start = None
-        if not is_word and not character.isspace():
-            pieces.append((character, place))
-    return pieces
+    words, place = [], 0
+    for text in decoded(split_words(utf8(line), splitting)):
+        start, core = line.index(text, place), core_of(text)
+        words.append(TypedWord(text, start, core, start + text.index(core)))
+        place = start + len(text)
+    return words
 
 
 def core_of(text: str) -> str:
