@@ -33,7 +33,7 @@ from chainrule.text.batches import RecordBatch, line_ends, record_batches
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import Cleaning, EncodingErrors, form_of
 from chainrule.text.given import Text, as_corpus
-from chainrule.text.records import Fields, read_sourced
+from chainrule.text.records import Fields, read_records
 from chainrule.tokens.base import Tokenizer, line_bounds
 from chainrule.tokens.spelling import text_spans
 
@@ -269,13 +269,11 @@ def detect(lm: LanguageModel, corpus: Corpus, labels: str, *, by: By = "mean") -
         raise CorpusError(
             f"{corpus.name}: text has no labels; they are a field of .jsonl, .csv, .tsv or .parquet files"
         )
-    given: list[
-        tuple[int | str, str]
-    ] = []  # checked after all are read, since a missing field is the first error to report
+    given: list[tuple[int | str, str]] = []  # checked later, since a missing field is the first error to report
     for path in corpus.paths:
         fields, name = Fields(corpus.fields.text, labels), corpus.name_of(path)
-        for record, number, _ in read_sourced(path, name, fields, corpus.cleaning):
-            given.append((record.label, f"{name}: record {number}"))
+        records = read_records(path, name, fields, corpus.cleaning)
+        given += [(record.label, f"{name}: record {record.number}") for record in records]
     batches = scored_batches(LanguageModel.expect(lm), record_batches(corpus, tokens_at_once(lm)))
     scores = np.concatenate([batch.surprisals(by) for batch in batches])
     is_anomaly = np.asarray([_truth(label, place, labels) for label, place in given])

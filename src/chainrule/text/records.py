@@ -68,6 +68,10 @@ class Record(NamedTuple):
     """Its id, or the number of its line or row, from 1."""
     text: bytes
     """Its clean text, which ends in LF."""
+    number: int
+    """The number of its line or row, from 1."""
+    source: bytes
+    """Its whole lines in the file; none for a parquet file."""
 
 
 class _Row(NamedTuple):
@@ -78,21 +82,8 @@ class _Row(NamedTuple):
     """Its whole lines in the file; empty for a parquet file."""
 
 
-class Sourced(NamedTuple):
-    """A record, the number of its line or row, and its whole lines in the file; none for parquet."""
-
-    record: Record
-    number: int
-    source: bytes
-
-
 def read_records(path: Path, name: str, fields: Fields, cleaning: Cleaning) -> Iterator[Record]:
     """Yield the records of a file that have text; errors name the file `name`."""
-    return (sourced.record for sourced in read_sourced(path, name, fields, cleaning))
-
-
-def read_sourced(path: Path, name: str, fields: Fields, cleaning: Cleaning) -> Iterator[Sourced]:
-    """Yield the records of a file that have text, with their sources; errors name the file `name`."""
     form = form_of(path)
     rows = {"jsonl": _jsonl_rows, "csv": _csv_rows, "tsv": _csv_rows, "parquet": _parquet_rows}[form]
     unit = "row" if form == "parquet" else "line"
@@ -104,11 +95,9 @@ def read_sourced(path: Path, name: str, fields: Fields, cleaning: Cleaning) -> I
             continue
         text = cleaning.valid_utf8(text, f"{name}: {unit} {number}", 1)
         text = text.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")
+        text = text if text.endswith(b"\n") else text + b"\n"
         label = values[-1] if fields.id is not None else None
-        record = Record(
-            label.decode("utf-8", "replace") if label else number, text if text.endswith(b"\n") else text + b"\n"
-        )
-        yield Sourced(record, number, source)
+        yield Record(label.decode("utf-8", "replace") if label else number, text, number, source)
 
 
 def no_field(name: str, wanted: Iterable[str], there: Iterable[str]) -> CorpusError:

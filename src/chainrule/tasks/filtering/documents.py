@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from chainrule.text.batches import cut_at_lines, line_ends
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import form_of, gathered
-from chainrule.text.records import Sourced, read_sourced
+from chainrule.text.records import Record
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -90,15 +90,15 @@ def _whole_paragraphs(blocks: Iterable[bytes]) -> Iterator[bytes]:
         yield rest
 
 
-def _record_batch(path: Path, records: list[Sourced]) -> Batch:
+def _record_batch(path: Path, records: list[Record]) -> Batch:
     return Batch(
-        b"".join(sourced.record.text for sourced in records),
-        np.asarray([sourced.record.text.count(b"\n") for sourced in records]),
+        b"".join(record.text for record in records),
+        np.asarray([record.text.count(b"\n") for record in records]),
         np.arange(len(records)),
-        b"".join(sourced.source for sourced in records),
-        np.cumsum([len(sourced.source) for sourced in records]),
+        b"".join(record.source for record in records),
+        np.cumsum([len(record.source) for record in records]),
         path,
-        np.asarray([sourced.number for sourced in records]),
+        np.asarray([record.number for record in records]),
     )
 
 
@@ -111,6 +111,5 @@ def batches(corpus: Corpus, size: int, paragraphs: bool) -> Iterator[Batch]:
         if form_of(path) == "text":
             yield from text_batches(corpus.text_blocks(path), size, paragraphs)
         else:
-            records = read_sourced(path, corpus.name_of(path), corpus.fields, corpus.cleaning)
-            for some in gathered(records, size, lambda sourced: len(sourced.record.text)):
+            for some in gathered(corpus.records(path), size, lambda record: len(record.text)):
                 yield _record_batch(path, some)
