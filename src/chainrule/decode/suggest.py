@@ -93,7 +93,8 @@ def suggest(
         return [word for word in _words(lm, text, k) if word.probability >= at_least]
     if k > _MOST:
         raise DecodingError(f"the number of suggestions should be at most {_MOST:,}, not {k:,}")
-    typed = _last_word(context_of(lm, text))
+    context = context_of(lm, text)
+    typed = context[max(context.rfind(space) for space in _SPACES) + 1 :]  # what follows the last white space
     found = _Search(lm, text, k).run()
     best = sorted(found.items(), key=lambda entry: (-entry[1], entry[0]))[:k]
     return [Suggestion(_word(typed, completion), completion, p) for completion, p in best if p >= at_least]
@@ -114,8 +115,8 @@ class _Hypothesis:
 
     @cached_property
     def is_word(self) -> bool:
-        """Whether a word has starts, whose characters are complete."""
-        return bool(self.added.strip()) and _is_text(self.added)
+        """Whether a word has begun, and its characters are complete."""
+        return bool(self.added.strip()) and self.added.decode(errors="ignore").encode() == self.added
 
 
 class _Search:
@@ -197,22 +198,9 @@ class _Search:
         return added_text(self.lm, self.text, self.respellings, [*ids], False).encode()
 
 
-def _is_text(added: bytes) -> bool:
-    """Whether bytes are whole characters."""
-    try:
-        return bool(added.decode()) or not added
-    except UnicodeDecodeError:
-        return False
-
-
 def _word(typed: str, completion: str) -> str:
     """The word that a completion completes, or is."""
     return completion.strip(_SPACES) if completion[:1] in _SPACES else typed + completion
-
-
-def _last_word(text: str) -> str:
-    """What follows the last white space of a text."""
-    return text[max(text.rfind(space) for space in _SPACES) + 1 :]
 
 
 def _check(lm: object, k: int, at_least: float = 0.0) -> None:

@@ -25,11 +25,4 @@ def check_laws(lm: LanguageModel) -> list[str]:
 
     Returns the laws of fast paths that the model does not offer, which compared nothing.
     """
-    not_offered = []
-    for name in laws_for(lm):
-        try:
-            if LAWS[name](lm) == NOT_OFFERED:
-                not_offered.append(name)
-        except AssertionError as error:
-            raise AssertionError(f"{lm!r} breaks the law {name}: {error}") from error
-    return not_offered
+    return LAWS.check(lm, laws_for(lm))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -12,22 +12,40 @@ from chainrule.arrays import to_numpy
 from chainrule.contract import chain
 from chainrule.contract.lm import LanguageModel
 
+Tested = TypeVar("Tested")
 Law = Callable[[LanguageModel], str | None]
 """A function that raises AssertionError if a model breaks the law; it may return `NOT_OFFERED`."""
-LAWS: dict[str, Law] = {}
 NOT_OFFERED = "not offered"
 """What a law returns that had nothing to compare: the model does not declare the fast path."""
+
+
+class Laws(dict[str, Callable[[Tested], str | None]], Generic[Tested]):
+    """Laws by name."""
+
+    def enter(self, law: Callable[[Tested], str | None]) -> Callable[[Tested], str | None]:
+        """Enter a law under the name of its function."""
+        self[law.__name__] = law
+        return law
+
+    def check(self, model: Tested, names: Iterable[str]) -> list[str]:
+        """Check laws; the error names the first that the model breaks. Return those that compared nothing."""
+        not_offered = []
+        for name in names:
+            try:
+                if self[name](model) == NOT_OFFERED:
+                    not_offered.append(name)
+            except AssertionError as error:
+                raise AssertionError(f"{model!r} breaks the law {name}: {error}") from error
+        return not_offered
+
+
+LAWS: Laws[LanguageModel] = Laws()
+law = LAWS.enter
 
 
 def assert_close(found: Any, expected: Any, tolerance: float = 1e-5) -> None:
     """Raise AssertionError unless the numbers are equal but for rounding."""
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
-
-
-def law(function: Law) -> Law:
-    """Enter a law under the name of its function."""
-    LAWS[function.__name__] = function
-    return function
 
 
 def prefixes(lm: LanguageModel) -> list[list[int]]:

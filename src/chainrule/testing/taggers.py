@@ -6,7 +6,6 @@ Each law is a function that takes a tagger and raises AssertionError if the tagg
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +13,16 @@ import numpy as np
 
 import chainrule as cr
 from chainrule.tagging.contract import Tagger
+from chainrule.testing.register import Laws
 
-TaggerLaw = Callable[[Tagger], None]
-TAGGER_LAWS: dict[str, TaggerLaw] = {}
+TAGGER_LAWS: Laws[Tagger] = Laws()
+tagger_law = TAGGER_LAWS.enter
 _CLOSE: Any = {"rtol": 1e-4, "atol": 1e-5}
 
 
 def check_tagger_laws(tagger: Tagger) -> None:
     """Check every law; the first that the tagger breaks is named in the error."""
-    for name, law in TAGGER_LAWS.items():
-        try:
-            law(tagger)
-        except AssertionError as error:
-            raise AssertionError(f"{tagger!r} breaks the law {name}: {error}") from error
-
-
-def tagger_law(function: TaggerLaw) -> TaggerLaw:
-    TAGGER_LAWS[function.__name__] = function
-    return function
+    TAGGER_LAWS.check(tagger, TAGGER_LAWS)
 
 
 def sentences_for(tagger: Tagger) -> list[list[str]]:
