@@ -18,6 +18,7 @@ import hashlib
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,7 +42,6 @@ from chainrule.tokens.words.tokenizer import WordTokenizer
 Note = TypeVar("Note")
 UnsignedIds = NDArray[np.unsignedinteger]
 _NUMBERS: Any = np.dtype("<u4")
-_NOTHING = np.zeros(2, np.int64)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,8 @@ def encode_corpus(
 
     if executor.is_remote and not as_text:
         with scratch_folder(executor.folder) as folder:
-            text, done = _encode_shards(corpus, _EncodeShard(folder, encode), executor, progress, shard_bytes)
+            work = partial(_encode_shard, folder, encode)
+            text, done = _encode_shards(corpus, work, folder, executor, progress, shard_bytes)
             _put_together(done, [None] * len(done), dtype, folder / "ids", path, executor)
         notes = [one.note for one in done]
     else:
@@ -116,8 +117,8 @@ def learn_and_encode(
     check_ids_file(path, corpus)
     if executor.is_remote:
         with scratch_folder(executor.folder) as folder:
-            work = _LearnShard(folder, splitting)
-            text, done = _encode_shards(corpus, work, executor, progress, shard_bytes)
+            work = partial(_learn_shard, folder, splitting)
+            text, done = _encode_shards(corpus, work, folder, executor, progress, shard_bytes)
             counted = [([b"\n", *words.split(b"\n")[:-1]], counts) for words, counts in (one.note for one in done)]
             vocabulary = merged_vocabulary(counted, limit, splitting)
             dtype = _id_type(vocabulary)
@@ -236,51 +237,43 @@ class _Done:
     """How many bytes were replaced and how many records were skipped."""
 
 
-@dataclass(frozen=True)
-class _EncodeShard:
-    """Encodes a shard with a tokenizer that is known."""
-
-    folder: Path
-    encode: Callable[[bytes], tuple[UnsignedIds, NDArray[np.int64]]]
-
-    def __call__(self, number: int, shard: Shard) -> _Done:
-        path, size, note = self.folder / f"shard-{number}", 0, np.zeros(2, np.int64)
-        shard.cleaning.begin()
-        with scratch_file_at(path) as file:
-            for block in shard.blocks():
-                ids, found = self.encode(block)
-                file.write(ids.data)
-                size += len(ids)
-                note += found
-        return _Done(path, size, note, (shard.cleaning.replaced, shard.cleaning.skipped))
+def _encode_shard(
+    folder: Path, encode: Callable[[bytes], tuple[UnsignedIds, Any]], number: int, shard: Shard
+) -> _Done:
+    """Write the ids that `encode` returns for each block of a shard to a file, and add up the notes it returns."""
+    path, size, note = folder / f"shard-{number}", 0, np.zeros(2, np.int64)
+    shard.cleaning.begin()
+    with scratch_file_at(path) as file:
+        for block in shard.blocks():
+            ids, found = encode(block)
+            file.write(ids.data)
+            size += len(ids)
+            note += found
+    return _Done(path, size, note, (shard.cleaning.replaced, shard.cleaning.skipped))
 
 
-@dataclass(frozen=True)
-class _LearnShard:
-    """Numbers and counts the words of a shard."""
-
-    folder: Path
-    splitting: Splitting
-
-    def __call__(self, number: int, shard: Shard) -> _Done:
-        large = worth_a_kernel(shard.path.stat().st_size, NANOSECONDS)
-        table = WordTable(self.splitting) if large else SlowTable(self.splitting)
-        encode = _EncodeShard(
-            self.folder, lambda block: (table.learn(block).astype(_NUMBERS, copy=False), _NOTHING)
-        )
-        done = encode(number, shard)
-        words = b"".join(word + b"\n" for word in table.words()[1:])  # one object travels faster than many
-        return replace(done, note=(words, table.counts()))
+def _learn_shard(folder: Path, splitting: Splitting, number: int, shard: Shard) -> _Done:
+    """Write numbers of the words of a shard to a file, and note the words and their counts."""
+    large = worth_a_kernel(shard.path.stat().st_size, NANOSECONDS)
+    table = WordTable(splitting) if large else SlowTable(splitting)
+    done = _encode_shard(folder, lambda block: (table.learn(block).astype(_NUMBERS, copy=False), 0), number, shard)
+    words = b"".join(word + b"\n" for word in table.words()[1:])  # one object travels faster than many
+    return replace(done, note=(words, table.counts()))
 
 
 def _encode_shards(
-    corpus: Corpus, work: _EncodeShard | _LearnShard, executor: Executor, progress: Progress, shard_bytes: int
+    corpus: Corpus,
+    work: Callable[[int, Shard], _Done],
+    folder: Path,
+    executor: Executor,
+    progress: Progress,
+    shard_bytes: int,
 ) -> tuple[_Text, list[_Done]]:
     """Encode each shard to a file of its own, and read all text for its hash, which takes longest."""
     text: _Text | None = None
     in_files = corpus
     if not corpus.is_in_files:  # workers read a copy of it
-        path = work.folder / "text"
+        path = folder / "text"
         with scratch_file_at(path) as file:
             text = _hash(corpus.blocks(), file)
         in_files = Corpus(paths=(path,))
