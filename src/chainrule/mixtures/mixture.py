@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
-from chainrule.arrays import PAD, Array, check_ids, impossible, to_numpy
+from chainrule.arrays import PAD, Array, check_ids, impossible, placed_like, to_numpy
 from chainrule.contract.capabilities import Capabilities, Costs
 from chainrule.contract.lm import (
     LanguageModel,
@@ -86,15 +86,6 @@ class Columns(NamedTuple):
     """ln p of each token, [B, T], by each model and then by each cache."""
     values_BT: np.ndarray
     """The number that the gate gives to the context of each token."""
-
-
-class _Read(NamedTuple):
-    """What one model says of given tokens."""
-
-    scores_BT: Array
-    values_BT: np.ndarray | None
-    features_BTD: Array | None
-    after: State | None
 
 
 class Mixture(LanguageModel):
@@ -281,39 +272,43 @@ class Mixture(LanguageModel):
     def read_columns(self, state: MixtureState, ids_BT: Array, *, goes_on: bool) -> tuple[Columns, MixtureState]:
         """What models and caches say of the ids, and the state after them; if nothing goes on, that before them."""
         found = [self._read_model(k, state.states[k], ids_BT, goes_on) for k in range(len(self.models))]
-        scores = [one.scores_BT for one in found]
+        scores = [scores_BT for scores_BT, _, _ in found]
+        caches = []
         for cache, one in zip(self.caches, state.caches, strict=True):
-            features = None if cache.of is None else found[cache.of].features_BTD
-            scores.append(cache.scores(one, ids_BT, features))
-        values_BT = found[self.gate.of].values_BT
-        if values_BT is None:
-            values_BT = state.read_B[:, None] + np.arange(ids_BT.shape[1], dtype=np.float64)
+            features_BTD = None if cache.of is None else found[cache.of][1]
+            scores.append(cache.scores(one, ids_BT, features_BTD))
+            if goes_on:
+                caches.append(cache.extend(one, ids_BT, features_BTD))
+        columns = Columns(scores, self._gate_values(state, ids_BT))
         if not goes_on:
-            return Columns(scores, values_BT), state
-        after = MixtureState(
-            tuple(one.after for one in found if one.after is not None),
-            tuple(
-                cache.extend(one, ids_BT, None if cache.of is None else found[cache.of].features_BTD)
-                for cache, one in zip(self.caches, state.caches, strict=True)
-            ),
-            state.read_B + (to_numpy(ids_BT) != PAD).sum(axis=1),
-        )
-        return Columns(scores, values_BT), after
+            return columns, state
+        states = tuple(after for _, _, after in found if after is not None)
+        return columns, MixtureState(states, tuple(caches), state.read_B + (to_numpy(ids_BT) != PAD).sum(axis=1))
 
-    def _read_model(self, k: int, state: State, ids_BT: Array, goes_on: bool) -> _Read:
-        lm, values_BT = self.models[k], None
-        if self.gate.of == k and self.gate.by == "match":
-            values_BT = offered(lm, "match_lengths")(state, ids_BT)[:, :-1].astype(np.float64)
-        if self.gate.of == k and self.gate.by == "entropy":
-            blocks = [entropies(block) for block in predictions(lm, state, ids_BT)]
-            values_BT = np.concatenate(blocks, axis=1) if blocks else np.zeros(ids_BT.shape)
+    def _read_model(
+        self, k: int, state: State, ids_BT: Array, goes_on: bool
+    ) -> tuple[Array, Array | None, State | None]:
+        """Scores of the ids by a model; the features that predict each, if a cache needs them; the state after."""
+        lm = self.models[k]
         if k in self._needs_features:
             scores_BT, features_BTD, after = lm.read_features(state, ids_BT)  # type: ignore[attr-defined]
-            return _Read(scores_BT, values_BT, features_BTD, after)
+            return scores_BT, features_BTD, after
         if goes_on:
             scores_BT, after = read(lm, state, ids_BT)
-            return _Read(scores_BT, values_BT, None, after)
-        return _Read(lm.score(ids_BT, state), values_BT, None, None)
+            return scores_BT, None, after
+        return lm.score(ids_BT, state), None, None
+
+    def _gate_values(self, state: MixtureState, ids_BT: Array) -> Floats:
+        """The number that the gate gives to the context of each of the ids."""
+        lm, one = self.models[self.gate.of], state.states[self.gate.of]
+        if self.gate.by == "match":
+            lengths_BT: np.ndarray = offered(lm, "match_lengths")(one, ids_BT)[:, :-1]
+            return lengths_BT.astype(np.float64)
+        if self.gate.by == "entropy":
+            blocks = [entropies(block) for block in predictions(lm, one, ids_BT)]
+            return np.concatenate(blocks, axis=1) if blocks else np.zeros(ids_BT.shape)
+        places_BT: Floats = state.read_B[:, None] + np.arange(ids_BT.shape[1], dtype=np.float64)
+        return places_BT
 
     def _pieces(
         self, state: MixtureState, ids_BT: Array, *, goes_on: bool = True
@@ -351,7 +346,7 @@ class Mixture(LanguageModel):
                 for lm, one in zip(self.models, state.states, strict=True)
             ]
             log_probs_BTV = self._normalised(columns)
-            picked = self._index(np.maximum(to_numpy(piece_BT), 0))[..., None]
+            picked = placed_like(np.maximum(to_numpy(piece_BT), 0), log_probs_BTV)[..., None]
             mixed_BT = xp.take_along_axis(log_probs_BTV, picked, axis=-1)[..., 0]
             scores.append(self._finished(mixed_BT, piece_BT))
             state = self.extend(state, piece_BT)
@@ -390,8 +385,8 @@ class Mixture(LanguageModel):
         """The scores, 0 on padding; <s> is never predicted."""
         ids_BT = to_numpy(ids_BT)
         xp = array_namespace(mixed_BT)
-        mixed_BT = xp.where(self._index(ids_BT == self.tokenizer.bos), impossible(mixed_BT), mixed_BT)
-        return xp.where(self._index(ids_BT == PAD), 0.0, mixed_BT)
+        is_bos_BT, is_pad_BT = (placed_like(ids_BT == one, mixed_BT) for one in (self.tokenizer.bos, PAD))
+        return xp.where(is_pad_BT, 0.0, xp.where(is_bos_BT, impossible(mixed_BT), mixed_BT))
 
     def _values_of(self, state: MixtureState, columns: list[Array]) -> Floats:
         """The number that the gate gives to the context of each row."""
@@ -423,14 +418,6 @@ class Mixture(LanguageModel):
 
         dtype = torch.float64 if self.dtype == "float64" else torch.float32
         return torch.as_tensor(array, dtype=dtype, device=self.device)
-
-    def _index(self, array: np.ndarray) -> Array:
-        """Integers or truth values where numbers are mixed."""
-        if self.device == "cpu":
-            return array
-        import torch
-
-        return torch.as_tensor(array, device=self.device)
 
 
 def _moved(lm: LanguageModel, device: str, dtype: str) -> LanguageModel:

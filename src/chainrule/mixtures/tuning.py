@@ -56,17 +56,16 @@ def _expectation_maximisation(
     weights_GK, before = first, -np.inf
     below_N, share_N = gate.spread(values_N)
     knots = len(gate.knots)
+    above_N = np.minimum(below_N + 1, knots - 1)
     for _ in range(_MOST_ROUNDS):
         # E step: how much of each token is each model's, and each knot's
         lower_NK = (1 - share_N)[:, None] * weights_GK[below_N] * p_NK
-        upper_NK = share_N[:, None] * weights_GK[np.minimum(below_N + 1, knots - 1)] * p_NK
+        upper_NK = share_N[:, None] * weights_GK[above_N] * p_NK
         total_N = lower_NK.sum(axis=1) + upper_NK.sum(axis=1)
         counts_GK = prior_GK.copy()
         for k in range(p_NK.shape[1]):
             counts_GK[:, k] += np.bincount(below_N, lower_NK[:, k] / total_N, minlength=knots)
-            counts_GK[:, k] += np.bincount(
-                np.minimum(below_N + 1, knots - 1), upper_NK[:, k] / total_N, minlength=knots
-            )
+            counts_GK[:, k] += np.bincount(above_N, upper_NK[:, k] / total_N, minlength=knots)
         # M step
         weights_GK = counts_GK / np.maximum(counts_GK.sum(axis=1, keepdims=True), 1e-300)
         now = float(np.log(total_N).mean())

@@ -119,9 +119,7 @@ def filter_corpus(
         scored = zip(work.read(), stored, strict=True) if stored else work.scored(task)
         counts = _write_kept(scored, limit, sink(form, corpus, out))
     corpus.note_losses(reports)
-    if not counts.documents:
-        raise CorpusError(f"{corpus.name}: there is no document in it to filter")
-    return counts.result(limit, corpus.cleaning.skipped)
+    return counts.result(corpus.name, limit, corpus.cleaning.skipped)
 
 
 def filter_stream(
@@ -141,9 +139,7 @@ def filter_stream(
     limit = math.log(max_perplexity)
     with SILENT.task("filtering") as task:
         counts = _write_kept(work.scored(task), limit, nullcontext(writing(out)))
-    if not counts.documents:
-        raise CorpusError(f"{name}: there is no document in it to filter")
-    return counts.result(limit, 0)
+    return counts.result(name, limit, 0)
 
 
 def _write_kept(
@@ -245,8 +241,10 @@ class _Counts:
         bins = np.clip(nats_D, 0, _BIN * _BINS) / _BIN
         self._histogram += np.bincount(bins.astype(np.int64), minlength=_BINS + 1)
 
-    def result(self, limit: float, without_text: int) -> Filtered:
-        """Return the counts as a result."""
+    def result(self, name: str, limit: float, without_text: int) -> Filtered:
+        """Return the counts of the text of that name as a result."""
+        if not self.documents:
+            raise CorpusError(f"{name}: there is no document in it to filter")
         cumulative = np.cumsum(self._histogram)
         quantiles = {}
         for share in QUANTILES:
