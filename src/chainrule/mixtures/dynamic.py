@@ -17,15 +17,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from chainrule.arrays import PAD, Array, checked, to_numpy
+from chainrule.arrays import PAD, checked, to_numpy
 from chainrule.contract.lm import LanguageModel, State, offered, read
 from chainrule.errors import MissingExtraError, ModelError, SettingsError
 from chainrule.mixtures.gates import Floats
-from chainrule.mixtures.mixture import Columns, Mixture, MixtureState
+from chainrule.mixtures.mixture import Mixture, MixtureState
 from chainrule.system.devices import has_torch
 from chainrule.system.progress import Task
 
@@ -66,11 +67,7 @@ class Dynamic:
 
 def dynamic_scores(lm: LanguageModel, ids: np.ndarray, dynamic: Dynamic) -> Iterator[np.ndarray]:
     """ln p of each token of a text, segment by segment, by networks that learn from the segments before."""
-
-    def read_piece(learning: LanguageModel, state: State, ids_BT: np.ndarray) -> tuple[Array, State]:
-        return read(learning, state, ids_BT)
-
-    for scores in _while_learning(lm, ids, *lm.bounds(ids), dynamic, read_piece):
+    for scores in _while_learning(lm, ids, *lm.bounds(ids), dynamic, read):
         yield checked(to_numpy(scores)[0], normalised=lm.normalised)
 
 
@@ -78,12 +75,9 @@ def dynamic_columns(
     lm: Mixture, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray, dynamic: Dynamic, task: Task
 ) -> tuple[Floats, Floats]:
     """What `Mixture.columns` returns, by networks that learn from the segments before."""
-
-    def read_piece(learning: Mixture, state: MixtureState, ids_BT: np.ndarray) -> tuple[Columns, State]:
-        return learning.read_columns(state, ids_BT, goes_on=True)
-
     columns, values = [], []
-    for found in _while_learning(lm, ids, starts, ends, dynamic, read_piece):
+    read_columns = partial(Mixture.read_columns, goes_on=True)
+    for found in _while_learning(lm, ids, starts, ends, dynamic, read_columns):
         columns.append(np.stack([to_numpy(scores)[0] for scores in found.scores], axis=-1).astype(np.float64))
         values.append(found.values_BT[0])
         task.advance(len(values[-1]))

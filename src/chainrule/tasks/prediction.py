@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import islice
 from typing import Any
 
@@ -250,16 +250,13 @@ class Remembered(LanguageModel):
 
     def _gathered(self, histories: Sequence[History]) -> State:
         """Return the states of known histories as one."""
-        batches: dict[int, tuple[State, list[int]]] = {}
-        order = []
+        batches: dict[int, tuple[State, list[int], list[int]]] = {}
         for place, history in enumerate(histories):
             state, row = self._states[history]
-            batches.setdefault(id(state), (state, []))[1].append(row)
-            order.append((list(batches).index(id(state)), place))
-        joined: State | None = None
-        for state, rows in batches.values():
-            some = state.select(np.asarray(rows))
-            joined = some if joined is None else joined.join(some)
-        assert joined is not None
-        places = np.asarray([place for _, place in sorted(order)])  # row r of the joined state belongs to places[r]
-        return joined if len(batches) == 1 else joined.select(np.argsort(places))
+            _, rows, places = batches.setdefault(id(state), (state, [], []))
+            rows.append(row)
+            places.append(place)
+        parts = (state.select(np.asarray(rows)) for state, rows, _ in batches.values())
+        joined = reduce(lambda one, other: one.join(other), parts)
+        order = np.argsort([place for _, _, places in batches.values() for place in places])
+        return joined if len(batches) == 1 else joined.select(order)
