@@ -116,9 +116,9 @@ def cumulative_sum(values_BN: Array) -> Array:
     sums of the pieces.
     """
     xp = array_namespace(values_BN)
-    rows, size = values_BN.shape
-    if isinstance(values_BN, np.ndarray) or size < 4 * _PIECE:
+    if isinstance(values_BN, np.ndarray) or values_BN.shape[-1] < 4 * _PIECE:
         return xp.cumulative_sum(values_BN, axis=-1)
+    rows, size = values_BN.shape
     whole = size // _PIECE * _PIECE
     pieces = xp.cumulative_sum(xp.reshape(values_BN[:, :whole], (rows, -1, _PIECE)), axis=-1)
     before = xp.cumulative_sum(pieces[:, :, -1], axis=-1)

@@ -148,3 +148,17 @@ def test_only_rows_that_read_a_token_go_on(preset: str, device: str = "cuda") ->
     assert buffers.column_1 == 2
     expected = torch.where(step.is_token_B[:, None], network.norm(x_BD), 0.0)
     torch.testing.assert_close(buffers.features_BD, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_the_nucleus_of_several_rows_can_be_compiled() -> None:
+    """The compiler of torch 2.11 cannot add up long rows at once."""
+    torch.manual_seed(0)
+    log_probs_BV = torch.randn(16, 50_000, device="cuda").log_softmax(-1)
+    choose, uniforms_B = Choice(cr.TopP(0.9), None), torch.rand(16, dtype=torch.float64, device="cuda")
+
+    def decide() -> torch.Tensor:
+        tokens_B: torch.Tensor = choose(log_probs_BV, uniforms_B, True)[0]
+        return tokens_B
+
+    assert torch.equal(torch.compile(decide, dynamic=False)(), decide())

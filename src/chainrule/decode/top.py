@@ -77,5 +77,5 @@ def reaching_share_by_sorting(values_BN: Array, prob_BN: Array, share: float) ->
 
 def _inside(sorted_BN: Array, share: float) -> Array:
     # one is in if those before it do not make up the share yet (0.5 + 0.3 makes up 0.8, however it is rounded)
-    before_BN = array_namespace(sorted_BN).cumulative_sum(sorted_BN, axis=-1) - sorted_BN
+    before_BN = cumulative_sum(sorted_BN) - sorted_BN
     return before_BN < share * (1 - 1e-9)
