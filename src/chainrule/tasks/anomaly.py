@@ -300,9 +300,8 @@ def average_precision(scores: NDArray[np.float64], is_positive: NDArray[np.bool_
     """Return the mean precision at each positive of the ranking; equal scores count as one step."""
     order = np.argsort(-scores, kind="stable")
     positives = np.cumsum(is_positive[order])
-    steps = np.append(
-        np.flatnonzero(scores[order][1:] != scores[order][:-1]), len(scores) - 1
-    )  # the last of equal scores
+    # the last of equal scores
+    steps = np.append(np.flatnonzero(scores[order][1:] != scores[order][:-1]), len(scores) - 1)
     recall, precision = positives[steps] / positives[-1], positives[steps] / (steps + 1)
     return float(np.sum(np.diff(recall, prepend=0.0) * precision))
 

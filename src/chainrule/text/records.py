@@ -216,9 +216,8 @@ def _cells(path: Path, name: str, cleaning: Cleaning) -> Iterator[tuple[int, lis
     first = next(lines, None)
     if first is None:
         return
-    csv.field_size_limit(
-        max(csv.field_size_limit(), _LONGEST_CELL)
-    )  # of the whole process: there is no other limit
+    # of the whole process: there is no other limit
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_CELL))
     taken: list[str] = []  # the lines of the row that is being read
     reader = csv.reader(
         _noted(chain([first], lines), taken), delimiter=_delimiter(first, form_of(path)), strict=True

@@ -165,11 +165,7 @@ class FusedStep:
         from chainrule.inference.gpu import step_kernels as kernels
 
         config, positions, K = self.config, self.network.positions, self.head_size
-        H, G, block_k = (
-            config.heads,
-            config.kv_heads,
-            max(power_of_two(self.head_size), 16),
-        )  # tl.dot takes no side below 16
+        H, G, block_k = config.heads, config.kv_heads, max(power_of_two(K), 16)  # tl.dot takes no side below 16
         strides = keys_BGSK.stride(0), keys_BGSK.stride(1)
         cos, sin = (self.q if table is None else table for table in (positions.cos_TK, positions.sin_TK))
         kernels.place_heads[(self.rows, H + 2 * G)](

@@ -168,9 +168,8 @@ class SubwordTokenizer(Tokenizer):
         while kept and (len(text) - start < least or (start < len(text) and text[start] & 0xC0 == 0x80)):
             kept -= 1
             start -= len(self._piece_bytes[ids[kept]])
-        return (
-            (ids, b"") if self.unk in ids[kept:] else (ids[:kept], text[start:])
-        )  # <unk> does not spell the text that it stands for
+        # <unk> does not spell the text that it stands for
+        return (ids, b"") if self.unk in ids[kept:] else (ids[:kept], text[start:])
 
     def pieces(self) -> list[bytes]:
         special = {self.unk, self.bos, self.eos}

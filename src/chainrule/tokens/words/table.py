@@ -48,9 +48,8 @@ class WordTable:
     def __init__(self, splitting: Splitting, words: list[bytes] | None = None) -> None:
         self._classes = character_classes(splitting)
         self._used = np.array([1, 0], dtype=np.int64)  # how many words, number 0 included; cells of the pool
-        self._words = np.zeros(
-            (0, 2), dtype=np.int64
-        )  # each word's first cell in the pool, and its length in bytes
+        # each word's first cell in the pool, and its length in bytes
+        self._words = np.zeros((0, 2), dtype=np.int64)
         self._counts = np.zeros(0, dtype=np.int64)
         self._pool = np.zeros(2, dtype=np.uint64)
         self._grow_slots(max(1 << 16, 1 << (2 * len(words or [])).bit_length()))
