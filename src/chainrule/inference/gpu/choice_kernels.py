@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from chainrule.inference.gpu.step_kernels import normalised
+from chainrule.inference.gpu.step_kernels import await_inputs, normalised
 
 TEMPERATURE, TOP_K, TOP_P = (tl.constexpr(number) for number in (1, 2, 3))  # 4 is MinP
 
@@ -22,9 +21,7 @@ def best_of_piece(
     FORBIDDEN: tl.constexpr, PIECE: tl.constexpr, SLOTS: tl.constexpr, BITS: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
     """Write the k best logits of one piece of a row and their tokens, in the order of tokens; and its Σ e^z."""
-    if AHEAD:
-        gdc_launch_dependents()
-        gdc_wait()
+    await_inputs(AHEAD)
     b, piece = tl.program_id(0), tl.program_id(1)
     v = piece * PIECE + tl.arange(0, PIECE)
     z = tl.load(logits_ptr + b.to(tl.int64) * stride + v, mask=v < V, other=-float("inf")).to(tl.float32)
@@ -113,9 +110,7 @@ def choose(
 
     `kept`, `buffers` and `embedding` are the named tuples KeptTokens, StepBuffers and TokenVectors of choice.py.
     """
-    if AHEAD:
-        gdc_launch_dependents()
-        gdc_wait()
+    await_inputs(AHEAD)
     b = tl.program_id(0)
     # no race: all threads read this long before one of them writes it
     was_active = tl.load(buffers.active_B + b) != 0
@@ -166,9 +161,7 @@ def finish(
     AHEAD: tl.constexpr,
 ):  # fmt: skip
     """Write the normalised features and the new length of a row that read a token; other rows stay as they were."""
-    if AHEAD:
-        gdc_launch_dependents()
-        gdc_wait()
+    await_inputs(AHEAD)
     b = tl.program_id(0)
     d = tl.arange(0, BLOCK_D)
     is_token = tl.load(is_token_ptr + b) != 0

@@ -17,6 +17,14 @@ GELU, RELU, RELU2, SWIGLU = (tl.constexpr(number) for number in (1, 2, 3, 4))  #
 
 
 @triton.jit
+def await_inputs(AHEAD: tl.constexpr):
+    """If kernels start ahead: let the next one start, and wait for the results of those before."""
+    if AHEAD:
+        gdc_launch_dependents()
+        gdc_wait()
+
+
+@triton.jit
 def normalised(
     x, gain_ptr, shift_ptr, eps, k, K: tl.constexpr, NORM: tl.constexpr, HAS_GAIN: tl.constexpr,
     HAS_SHIFT: tl.constexpr,
@@ -38,9 +46,7 @@ def norm_of_rows(
     HAS_GAIN: tl.constexpr, HAS_SHIFT: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
     """y = Norm(x), one row per program."""
-    if AHEAD:
-        gdc_launch_dependents()
-        gdc_wait()
+    await_inputs(AHEAD)
     b, k = tl.program_id(0), tl.arange(0, BLOCK_K)
     x = tl.load(x_ptr + b * K + k, mask=k < K, other=0.0).to(tl.float32)
     x = normalised(x, gain_ptr, shift_ptr, eps, k, K, NORM, HAS_GAIN, HAS_SHIFT)
@@ -62,9 +68,7 @@ def linear_of_row(
     weight = tl.load(rows, mask=is_weight, other=0.0)
     if ACTIVATION == SWIGLU:
         through = tl.load(rows + N * K, mask=is_weight, other=0.0)
-    if AHEAD:
-        gdc_launch_dependents()
-        gdc_wait()
+    await_inputs(AHEAD)
     x = tl.load(x_ptr + k, mask=k < K, other=0.0).to(tl.float32)
     if NORM:
         x = normalised(x, gain_ptr, shift_ptr, eps, k, K, NORM, HAS_GAIN, HAS_SHIFT)
@@ -104,9 +108,7 @@ def linear(
 
     x was normalised by a kernel of its own, `norm_of_rows`: here each program would have to do it again.
     """
-    if AHEAD:
-        gdc_launch_dependents()
-        gdc_wait()
+    await_inputs(AHEAD)
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     b = tl.arange(0, BLOCK_B)
     z = tl.zeros([BLOCK_B, BLOCK_N], tl.float32)
@@ -173,9 +175,7 @@ def linear_of_few(
         gates = _weights(weight_ptr, n, k, N, K, WARPS * SLICE, PIECES)
         weight_ptr += N * K
     weights = _weights(weight_ptr, n, k, N, K, WARPS * SLICE, PIECES)
-    if AHEAD:
-        gdc_launch_dependents()
-        gdc_wait()
+    await_inputs(AHEAD)
     z = tl.zeros([WARPS, BLOCK_B, BLOCK_N], tl.float32)
     gate = tl.zeros([WARPS, BLOCK_B, BLOCK_N], tl.float32)
     for piece in tl.static_range(PIECES):
@@ -211,9 +211,7 @@ def place_heads(
 
     Queries and keys are normalised and rotated first, if the design does that.
     """
-    if AHEAD:
-        gdc_launch_dependents()
-        gdc_wait()
+    await_inputs(AHEAD)
     b, head = tl.program_id(0), tl.program_id(1)
     k = tl.arange(0, BLOCK_K)
     inside = k < K
@@ -250,9 +248,7 @@ def attend_part(
     Writes into `spans`, a SpanSums of step.py, for each query: Σ e^s v over the span, the total Σ e^s, and the
     largest score, which is subtracted from every score s.
     """
-    if AHEAD:
-        gdc_launch_dependents()
-        gdc_wait()
+    await_inputs(AHEAD)
     row, part = tl.program_id(0), tl.program_id(1)
     b, g = row // G, row % G
     r, k = tl.arange(0, BLOCK_R), tl.arange(0, BLOCK_K)
@@ -295,9 +291,7 @@ def join_parts(
     AHEAD: tl.constexpr,
 ):  # fmt: skip
     """Write the attention output of one query, from the results of `attend_part` for all spans."""
-    if AHEAD:
-        gdc_launch_dependents()
-        gdc_wait()
+    await_inputs(AHEAD)
     query, queries = tl.program_id(0), tl.num_programs(0)
     part, k = tl.arange(0, BLOCK_P), tl.arange(0, BLOCK_K)
     place = part * queries + query
