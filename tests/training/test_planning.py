@@ -14,7 +14,7 @@ import chainrule as cr
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 from chainrule.training.examples import sample_of
-from chainrule.training.planning import Pace, few_steps, long_rows, worse_than_guessing
+from chainrule.training.planning import Pace, after_training, before_training
 from listening import Listening
 
 # -- how far a run has come, by its steps and by the clock ----------------------------------------------
@@ -61,23 +61,23 @@ def test_a_sample_of_a_stream_is_spread_over_it() -> None:
 
 
 def test_few_steps_are_said() -> None:
-    def said(total: int, **values: Any) -> str | None:
-        return few_steps(parse(TrainingSettings, values), total)
+    def said(total: int, **values: Any) -> list[str]:
+        return list(after_training(parse(TrainingSettings, values), total, None, 100))
 
-    assert said(1, minutes=0.1, batch=64) == (
+    assert said(1, minutes=0.1, batch=64) == [
         "only 1 step fitted into 0.1 minutes, in which little is learned: "
         "give it more, or set a smaller batch than 64 tokens"
-    )
+    ]
     assert "19 steps fitted" in str(said(19, minutes=0.1))
-    assert said(20, minutes=0.1) is said(5, steps=5) is said(5, minutes=0.1, steps=5) is None
+    assert said(20, minutes=0.1) == said(5, steps=5) == said(5, minutes=0.1, steps=5) == []
 
 
 def test_rows_longer_than_a_batch_are_said() -> None:
     settings = parse(TrainingSettings, {"batch": 64})
-    assert long_rows(settings, 100, "stream") == (
+    assert list(before_training(settings, 100, "stream", None)) == [
         "a step is one row of 100 tokens, more than the batch of 64: set length=64 for steps as small as that"
-    )
-    assert long_rows(settings, 64, "stream") is long_rows(settings, 100, "line") is None
+    ]
+    assert not [*before_training(settings, 64, "stream", None), *before_training(settings, 100, "line", None)]
 
 
 @pytest.mark.parametrize("engine", ["torch", "tape"])
@@ -88,11 +88,12 @@ def test_both_engines_say_so(engine: str) -> None:
 
 
 def test_a_loss_above_that_of_guessing_is_said() -> None:
-    assert worse_than_guessing(5.5, 100, 0.3) == (
+    settings = parse(TrainingSettings, {"learning_rate": 0.3})
+    assert list(after_training(settings, 100, 5.5, 100)) == [
         "it learned nothing: 5.5 nats a token, where guessing among 100 tokens gives 4.605; "
         "train longer, or with a lower learning_rate than 0.3"
-    )
-    assert worse_than_guessing(math.log(100), 100, 0.3) is worse_than_guessing(None, 100, 0.3) is None
+    ]
+    assert not [*after_training(settings, 100, math.log(100), 100), *after_training(settings, 100, None, 100)]
 
 
 @pytest.mark.parametrize("engine", ["torch", "tape"])

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -250,47 +250,33 @@ def _seconds_on_gpu(timer: Autotune) -> float:
 # -- notes to the user about a run that is allowed but probably not intended ------------------------------
 
 
-def before_training(settings: TrainingSettings, length: int, context: Context, window: int | None) -> list[str]:
-    """Return the notes for a run in rows of at most `length` tokens, of a network with this window."""
-    notes = (long_rows(settings, length, context), compiled_lines(settings, window, context))
-    return [note for note in notes if note is not None]
+def before_training(settings: TrainingSettings, length: int, context: Context, window: int | None) -> Iterator[str]:
+    """Yield the notes for a run in rows of at most `length` tokens, of a network with this window."""
+    if context != "line" and length > settings.batch:  # a single row, and so a step, is larger than a batch
+        yield (
+            f"a step is one row of {length:,} tokens, more than the batch of {settings.batch:,}: "
+            f"set length={settings.batch} for steps as small as that"
+        )
+    if settings.compile == "yes" and window is None and context == "line":  # more shapes than torch compiles
+        yield (
+            "compile=yes with --context line: torch compiles a recurrent network for some lengths of lines only, "
+            "so that a run that is resumed may differ from one that is not in the last digits"
+        )
 
 
-def after_training(settings: TrainingSettings, steps: int, loss: float | None, vocab_size: int) -> list[str]:
-    """Return the notes for a run that has ended, after `steps` steps and with `loss` on the held-out text."""
-    notes = few_steps(settings, steps), worse_than_guessing(loss, vocab_size, settings.rate)
-    return [note for note in notes if note is not None]
-
-
-def few_steps(settings: TrainingSettings, steps: int) -> str | None:
-    """Return a note if so few steps fitted into the minutes that little was learned, otherwise None."""
-    if settings.minutes is None or steps >= FEW or steps == settings.steps:
-        return None
-    which = "step" if steps == 1 else "steps"
-    return (
-        f"only {steps} {which} fitted into {settings.minutes:g} minutes, in which little is learned: "
-        f"give it more, or set a smaller batch than {settings.batch:,} tokens"
-    )
-
-
-def long_rows(settings: TrainingSettings, length: int, context: Context) -> str | None:
-    """Return a note if a single row, and so a step, has more tokens than the batch that was set, otherwise None."""
-    if context == "line" or length <= settings.batch:
-        return None
-    return (
-        f"a step is one row of {length:,} tokens, more than the batch of {settings.batch:,}: "
-        f"set length={settings.batch} for steps as small as that"
-    )
-
-
-def compiled_lines(settings: TrainingSettings, window: int | None, context: Context) -> str | None:
-    """Return a note if compiled code has to serve more shapes than torch compiles, otherwise None."""
-    if settings.compile != "yes" or window is not None or context != "line":
-        return None
-    return (
-        "compile=yes with --context line: torch compiles a recurrent network for some lengths of lines only, so "
-        "that a run that is resumed may differ from one that is not in the last digits"
-    )
+def after_training(settings: TrainingSettings, steps: int, loss: float | None, vocab_size: int) -> Iterator[str]:
+    """Yield the notes for a run that has ended, after `steps` steps and with `loss` on the held-out text."""
+    if settings.minutes is not None and steps < FEW and steps != settings.steps:
+        which = "step" if steps == 1 else "steps"
+        yield (
+            f"only {steps} {which} fitted into {settings.minutes:g} minutes, in which little is learned: "
+            f"give it more, or set a smaller batch than {settings.batch:,} tokens"
+        )
+    if loss is not None and loss > math.log(vocab_size):  # ln V is the loss of guessing among V tokens
+        yield (
+            f"it learned nothing: {loss:.4g} nats a token, where guessing among {vocab_size:,} tokens gives "
+            f"{math.log(vocab_size):.4g}; train longer, or with a lower learning_rate than {settings.rate:g}"
+        )
 
 
 def long_run(seconds: float, minutes: float | None) -> str | None:
@@ -300,14 +286,4 @@ def long_run(seconds: float, minutes: float | None) -> str | None:
     return (
         f"about {seconds / 3600:.1f} hours at this speed: with --minutes instead of steps or epochs, sizes are "
         "chosen for the time there is"
-    )
-
-
-def worse_than_guessing(loss: float | None, vocab_size: int, rate: float) -> str | None:
-    """Return a note if the best loss is above ln V, the loss of guessing among V tokens."""
-    if loss is None or loss <= math.log(vocab_size):
-        return None
-    return (
-        f"it learned nothing: {loss:.4g} nats a token, where guessing among {vocab_size:,} tokens gives "
-        f"{math.log(vocab_size):.4g}; train longer, or with a lower learning_rate than {rate:g}"
     )
