@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ from chainrule.text.corpus import Corpus
 from chainrule.text.tagged import Tagged
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
+from chainrule.tokens.registry import dump_tokenizer
 
 PLUGINS = "chainrule.kinds"
 """The group of entry points that add kinds."""
@@ -113,6 +115,19 @@ class TrainingData:
     def __post_init__(self) -> None:
         if self.context not in ("line", "stream"):
             raise SettingsError(f"the context should be line or stream, not {self.context!r}")
+
+    @property
+    def fingerprints(self) -> dict[str, str | None]:
+        """Checksums of the texts and the tokenizers, by name: it is the same data only if all are the same."""
+        sides = {"corpus": self.train, "held-out text": self.valid}
+        tokenizers = {"tokenizer": self.tokenizer}
+        if isinstance(self.sources, Sources):  # the fingerprints of tagged sentences are those of the texts
+            sides |= {"sources": self.sources.train, "held-out sources": self.sources.valid}
+            tokenizers["tokenizer of the sources"] = self.sources.tokenizer
+        return {
+            **{name: None if one is None else one.fingerprint for name, one in sides.items()},
+            **{name: sha256(dump_tokenizer(one).encode()).hexdigest() for name, one in tokenizers.items()},
+        }
 
     def provenance(self) -> dict[str, Any]:
         """Where a model trained on this comes from: text, seed, versions, command."""

@@ -33,7 +33,6 @@ from chainrule.text.pairs import GivenPairs
 from chainrule.text.tagged import GivenTagged
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
-from chainrule.tokens.registry import dump_tokenizer
 from chainrule.training.checkpoints.run_folder import EARLIER, using_run
 from chainrule.training.parallel import together
 from chainrule.training.team import choose_own_device, processes
@@ -144,8 +143,8 @@ def train_kind(
             kind, parts, tokenizer, source_tokenizer, folder, progress, settings, executor
         )
         texts = encoded["train"], encoded.get("valid")
-        team.check_same(_fingerprints(the_tokenizer, encoded, sources), "text")
         data = TrainingData(the_tokenizer, *texts, context, seed, progress, device, run, resume, sources, executor)
+        team.check_same(data.fingerprints, "text")
         began = time.perf_counter()
         with _recorded(kind, corpus, valid, tokenizer, source_tokenizer, settings, data):
             lm = kind.train(settings, data)
@@ -199,19 +198,6 @@ def encode_examples(
     of_sources = {"source_tokenizer": source_tokenizer} if task.has_sources else {}
     encode: Callable[..., tuple[Tokenizer, dict[str, Encoded], Any]] = import_object(task.encode)
     return encode(parts, tokenizer, folder, progress, executor, **of_sources)
-
-
-def _fingerprints(
-    tokenizer: Tokenizer, encoded: Mapping[str, Encoded], sources: Sources | TaggedSources | None
-) -> dict[str, str]:
-    """What many processes that train together have to have in common, for the messages if they do not."""
-    of_sources = {} if sources is None else {"sources": sources.train.fingerprint}
-    names = {"train": "corpus", "valid": "held-out text"}
-    return {
-        **{names[part]: one.fingerprint for part, one in encoded.items()},
-        **of_sources,
-        "tokenizer": dump_tokenizer(tokenizer),
-    }
 
 
 def _choice(tokenizer: Chosen | str) -> Chosen:

@@ -11,7 +11,6 @@ A folder is written under a temporary name, synced and renamed: it is there whol
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -21,13 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.contract.kinds import Sources, TrainingData
+from chainrule.contract.kinds import TrainingData
 from chainrule.errors import DamagedFileError, FolderError, TrainingError
 from chainrule.folder import MANIFEST, check_file, files_in, map_tensors, to_json, write_tensors
 from chainrule.networks.training_settings import HOW_COMPUTED, HOW_LONG, TrainingSettings
 from chainrule.system.disk import new_folder, remove_folder
 from chainrule.system.progress import Progress
-from chainrule.tokens.registry import dump_tokenizer
 from chainrule.training.checkpoints.run_folder import CHECKPOINTS, checkpoint_folders, sweep_checkpoints
 from chainrule.training.objectives import NextToken, Objective
 
@@ -128,22 +126,7 @@ def identity(
         "network": dict(shapes),
         "objective": {"name": objective.name},
         "data": {"context": data.context, "seed": data.seed},
-        "fingerprints": {
-            "corpus": data.train.fingerprint,
-            "held-out text": None if data.valid is None else data.valid.fingerprint,
-            "tokenizer": hashlib.sha256(dump_tokenizer(data.tokenizer).encode()).hexdigest(),
-            **_of_sources(data.sources),
-        },
-    }
-
-
-def _of_sources(sources: Any) -> dict[str, str | None]:
-    if not isinstance(sources, Sources):  # the fingerprints of tagged sentences are those of the texts
-        return {}
-    return {
-        "sources": sources.train.fingerprint,
-        "held-out sources": None if sources.valid is None else sources.valid.fingerprint,
-        "tokenizer of the sources": hashlib.sha256(dump_tokenizer(sources.tokenizer).encode()).hexdigest(),
+        "fingerprints": data.fingerprints,
     }
 
 
