@@ -53,7 +53,7 @@ class Trainer:
     @property
     def job(self) -> Any:
         """What the loop works with: texts in batches."""
-        return loop.Job.open(self.engine, self.settings, self.data, texts_of(self.data), None)
+        return loop.Job(self.engine, self.settings, self.data, texts_of(self.data), None)
 
     def run(self, sample: Callable[[], str] | None = None) -> Trained:
         return train_network(self.engine, self.settings, self.data, sample=sample)

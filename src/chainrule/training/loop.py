@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
 
 from chainrule.contract.kinds import TrainingData
 from chainrule.errors import Interrupted, SettingsError, TrainingError
@@ -29,42 +28,28 @@ BEST = "best/"
 _SECONDS_TO_JUDGE = 5.0  # of steps, before their speed says how long the run takes
 
 
-@dataclass(frozen=True)
 class Job:
     """Everything about a run that does not change while it trains, such as its texts, cut into batches."""
 
-    engine: Engine
-    settings: TrainingSettings
-    data: TrainingData
-    train: Feed
-    valid: Feed | None
-    """All of the held-out text."""
-    texts: Texts
-    identity: dict[str, Any]
-    """Settings, network, objective and data, which resuming compares with those of the checkpoint."""
-    checkpoints: Checkpoints | None
-    sample: Callable[[], str] | None
-    is_kept: bool
-    """True if there are checkpoints, which only the first of many processes writes."""
-
-    @classmethod
-    def open(
-        cls,
+    def __init__(
+        self,
         engine: Engine,
         settings: TrainingSettings,
         data: TrainingData,
         texts: Texts,
         sample: Callable[[], str] | None = None,
-    ) -> Job:
-        """Return the job of training on these examples."""
-        train, valid = (None if one is None else one.feed(engine, settings, data.seed) for one in texts)
-        assert train is not None
-        if settings.vary_length and not train.layout.carries:
+    ) -> None:
+        self.engine, self.settings, self.data, self.texts, self.sample = engine, settings, data, texts, sample
+        self.train = texts.train.feed(engine, settings, data.seed)
+        self.valid = None if texts.valid is None else texts.valid.feed(engine, settings, data.seed)
+        """All of the held-out text."""
+        if settings.vary_length and not self.train.layout.carries:
             raise SettingsError("vary_length is for a network that carries its memory on, and for --context stream")
-        checkpoints = None if data.run is None else Checkpoints(data.run, data.progress)
-        made_of = identity(engine.shapes(), settings, data, texts.train.objective)
-        is_kept = engine.team.agree(checkpoints is not None)
-        return cls(engine, settings, data, train, valid, texts, made_of, checkpoints, sample, is_kept)
+        self.checkpoints = None if data.run is None else Checkpoints(data.run, data.progress)
+        self.identity = identity(engine.shapes(), settings, data, texts.train.objective)
+        """Settings, network, objective and data, which resuming compares with those of the checkpoint."""
+        self.is_kept = engine.team.agree(self.checkpoints is not None)
+        """True if there are checkpoints, which only the first of many processes writes."""
 
     @property
     def autotune(self) -> Autotune:

@@ -59,7 +59,7 @@ def train_network(
     """
     check_run(data.run, resume=data.resume)
     began = engine.team.agree(time.perf_counter() if began is None else began)
-    job = Job.open(engine, settings, data, texts or texts_of(data), sample)
+    job = Job(engine, settings, data, texts or texts_of(data), sample)
     with engine.running(data.seed):
         loop = _begin(job, began)
         earlier = loop.state.seconds
