@@ -9,10 +9,12 @@ last/                      the model with the weights of the last step
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from chainrule.errors import SettingsError
 from chainrule.folder import MANIFEST, check_destination
@@ -48,6 +50,15 @@ def _started(run: Path) -> set[Path]:
 
 def _number(path: Path) -> str:
     return path.name.removeprefix("step-")
+
+
+def records_of(metrics: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of metrics.jsonl; a line that was cut short by a crash is left out."""
+    for line in metrics.read_text(encoding="utf-8", errors="replace").split("\n"):
+        with contextlib.suppress(ValueError):
+            record = json.loads(line)
+            if isinstance(record, dict):
+                yield record
 
 
 def check_run(run: Path | None, *, resume: bool) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from chainrule.errors import FolderError
 from chainrule.folder import MANIFEST, read_folder
 from chainrule.system.disk.tables import Curves
-from chainrule.training.checkpoints.run_folder import HISTORY, METRICS
+from chainrule.training.checkpoints.run_folder import HISTORY, METRICS, records_of
 
 _MEASURED = ("steps", "validation")
 
@@ -27,7 +26,7 @@ def curves(folder: str | Path) -> Curves:
     """
     folder = Path(folder)
     if (folder / METRICS).is_file():
-        return Curves(_records(folder / METRICS))
+        return Curves([one for one in records_of(folder / METRICS) if one.get("what") in _MEASURED])
     if not (folder / MANIFEST).is_file():
         raise FolderError(f"{folder}: neither a run folder (it has no {METRICS}) nor a model folder")
     history = read_folder(folder, verify=False).metrics.get(HISTORY)
@@ -36,16 +35,3 @@ def curves(folder: str | Path) -> Curves:
             f"{folder}: this model has no training curves; only a network that was trained in steps has some"
         )
     return Curves(history)
-
-
-def _records(path: Path) -> list[dict[str, object]]:
-    """Return the measurements of metrics.jsonl; a line that was cut short by a crash is left out."""
-    records = []
-    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict) and record.get("what") in _MEASURED:
-            records.append(record)
-    return records

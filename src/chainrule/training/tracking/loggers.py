@@ -12,15 +12,12 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from chainrule.errors import MissingExtraError, SettingsError
 
 PROJECT = "chainrule"
 """The project, or the experiment, of runs for which the program's own variable names none."""
-
-Write: TypeAlias = Callable[[dict[str, float], int], Any]
-"""Takes the numbers of a step, and the step."""
 
 
 class Logger(NamedTuple):
@@ -45,38 +42,39 @@ class Run:
         return PROJECT if self.folder is None else self.folder.name.removesuffix(".run")
 
 
-def _wandb(module: Any, run: Run, project: str | None) -> tuple[Write, Callable[[], Any]]:
+def _wandb(module: Any, run: Run, project: str | None) -> Logger:
     """wandb, and trackio, which has its functions."""
     module.init(project=project or PROJECT, name=run.name, config=dict(run.settings), resume="allow")
-    return lambda figures, step: module.log(figures, step=step), module.finish
+    return Logger(lambda what, figures: module.log(numbers(what, figures), step=figures["step"]), module.finish)
 
 
-def _mlflow(module: Any, run: Run, project: str | None) -> tuple[Write, Callable[[], Any]]:
+def _mlflow(module: Any, run: Run, project: str | None) -> Logger:
     """Start a run of MLflow; inside one that the caller has started, a nested one."""
     is_nested = module.active_run() is not None
     if not is_nested and project is None:
         module.set_experiment(PROJECT)
     module.start_run(run_name=run.name, nested=is_nested)
     module.log_params(dict(run.settings))
-    return lambda figures, step: module.log_metrics(figures, step=step), module.end_run
+    write = lambda what, figures: module.log_metrics(numbers(what, figures), step=figures["step"])  # noqa: E731
+    return Logger(write, module.end_run)
 
 
-def _tensorboard(module: Any, run: Run, project: str | None) -> tuple[Write, Callable[[], Any]]:
+def _tensorboard(module: Any, run: Run, project: str | None) -> Logger:
     assert run.folder is not None
     # events from the step `purge_step` on are hidden
     board = module.SummaryWriter(str(run.folder / "tensorboard"), purge_step=run.step + 1 if run.step else 0)
 
-    def write(figures: dict[str, float], step: int) -> None:
-        for name, value in figures.items():
-            board.add_scalar(name, value, step)
+    def write(what: str, figures: Mapping[str, Any]) -> None:
+        for name, value in numbers(what, figures).items():
+            board.add_scalar(name, value, figures["step"])
 
-    return write, board.close
+    return Logger(write, board.close)
 
 
 class _Service(NamedTuple):
     module: str
     extra: str
-    start: Callable[[Any, Run, str | None], tuple[Write, Callable[[], Any]]]
+    start: Callable[[Any, Run, str | None], Logger]
     variables: tuple[str, ...] = ()
     """The variables of the environment that name the project."""
     writes_files: bool = False
@@ -105,10 +103,9 @@ def open_logger(name: str, run: Run) -> Logger:
     module = _module(name)
     project = next((os.environ[one] for one in service.variables if os.environ.get(one)), None)
     try:
-        write, close = service.start(module, run, project)
+        return service.start(module, run, project)
     except Exception as error:  # each program has errors of its own: no account, no server, a store it cannot open
         raise SettingsError(f"logger={name} could not begin: {in_a_line(error)}") from error
-    return Logger(lambda what, figures: write(numbers(what, figures), figures["step"]), close)
 
 
 def numbers(what: str, figures: Mapping[str, Any]) -> dict[str, float]:

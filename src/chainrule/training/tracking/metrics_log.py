@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 from chainrule.folder import to_json
 from chainrule.system.disk import replaced_file
 from chainrule.system.progress import Progress, Task
-from chainrule.training.checkpoints.run_folder import METRICS
+from chainrule.training.checkpoints.run_folder import METRICS, records_of
 from chainrule.training.engines.base import Engine
 from chainrule.training.tracking.loggers import Logger, Run, in_a_line, open_logger
 
@@ -105,9 +105,9 @@ def _open_file(run: Path, step: int) -> Logger:
     """Open metrics.jsonl of a run folder, without the records of steps after `step`."""
     run.mkdir(parents=True, exist_ok=True)
     path = run / METRICS
-    kept = _until(path, step) if step and path.exists() else ""
+    kept = [one for one in records_of(path) if one.get("step", math.inf) <= step] if step and path.exists() else []
     with replaced_file(path) as file:  # atomic: a crash here loses nothing
-        file.write(kept.encode())
+        file.write("".join(to_json(one) + "\n" for one in kept).encode())
     lines = path.open("a", encoding="utf-8")
 
     def write(what: str, figures: Mapping[str, Any]) -> None:
@@ -120,15 +120,3 @@ def _open_file(run: Path, step: int) -> Logger:
             raise
 
     return Logger(write, lines.close)
-
-
-def _until(path: Path, step: int) -> str:
-    """Return the records up to a step, without lines that are no records, such as one cut short by a crash."""
-    kept = []
-    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
-        try:
-            if json.loads(line)["step"] <= step:
-                kept.append(line + "\n")
-        except (ValueError, KeyError, TypeError):
-            continue
-    return "".join(kept)
