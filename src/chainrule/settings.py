@@ -132,7 +132,8 @@ def describe(settings_class: type) -> list[dict[str, Any]]:
     """List the settings of a dataclass: name, type in words, default, help, group and whether it is common.
 
     A class that marks no setting as common has only common ones. The groups are those in `GROUPS` of the class and
-    its bases, such as {"size": ("layers", "hidden")}; a setting that no group names is in the group "".
+    its bases, such as {"size": ("layers", "hidden")}; a setting that none of them names is in the group that its
+    own metadata names, or else in that of the class, `GROUP`.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Example:
@@ -156,7 +157,7 @@ def describe(settings_class: type) -> list[dict[str, Any]]:
             "type": _type_in_words(_offered(field, hints[field.name])),
             "default": CHOSEN if field.metadata.get("open") else field.default,
             "help": field.metadata.get("help", ""),
-            "group": groups.get(field.name, ""),
+            "group": groups.get(field.name) or field.metadata.get("group") or getattr(settings_class, "GROUP", ""),
             "common": field.name in common,
         }
         for field in fields

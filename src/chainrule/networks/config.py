@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from chainrule.errors import SettingsError
-from chainrule.settings import Groups, left_open, setting
+from chainrule.settings import left_open, setting
 
 T = TypeVar("T")
 Activation: TypeAlias = Literal["tanh", "sigmoid", "relu"]
@@ -42,26 +42,32 @@ class Bounds:
 
     words: str
     hold: Callable[[float], bool]
+    group: str = ""
+    """The group of its settings in help; `Checked.GROUP` if it is empty."""
 
     def __call__(
         self, default: T, explanation: str, *, most: int = 1 << 31, common: bool = False, chosen: bool = False
     ) -> T:
         """Return a field; with `chosen`, a rule chooses its value when training begins, unless it is set."""
         made: Any = setting(default, explanation, common=common)
-        metadata = {**made.metadata, "bounds": self, "most": most, "open": chosen, "fixed": default}
+        metadata = {**made.metadata, "bounds": self, "group": self.group}
+        metadata |= {"most": most, "open": chosen, "fixed": default}
         field: T = dataclasses.field(default=typing.cast(T, None) if chosen else default, metadata=metadata)
         return field
 
 
-size = Bounds("at least 1", lambda value: value >= 1)
-share = Bounds("at least 0 and below 1", lambda value: 0 <= value < 1)
+size = Bounds("at least 1", lambda value: value >= 1, "size")
+share = Bounds("at least 0 and below 1", lambda value: 0 <= value < 1, "regularisation")
 positive = Bounds("a finite number above 0", lambda value: 0 < value < math.inf)
-from_zero = Bounds("at least 0", lambda value: 0 <= value < math.inf)
-_order = Bounds("from 2 to 1000", lambda value: 2 <= value <= 1000)
+from_zero = Bounds("at least 0", lambda value: 0 <= value < math.inf, "regularisation")
+_order = Bounds("from 2 to 1000", lambda value: 2 <= value <= 1000, "size")
 
 
 class Checked:
     """The base of frozen dataclasses of settings: it checks the bounds of their fields; None is not chosen yet."""
+
+    GROUP: ClassVar[str] = "design"
+    """The group in help of settings for which neither `GROUPS` nor their bounds name another one."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
@@ -120,12 +126,6 @@ def count_parameters(shapes: Mapping[str, Sequence[int]], vocab_size: int) -> in
 class HiddenLayersConfig(Checked):
     """The configuration of a network that has hidden layers over one vector, and no other layers."""
 
-    GROUPS: ClassVar[Groups] = {
-        "size": ("embedding", "hidden", "layers"),
-        "design": ("activation", "tied"),
-        "regularisation": ("dropout",),
-    }
-
     embedding: int = size(128, "numbers in the vector of a token", common=True)
     hidden: int = size(512, "units of a hidden layer", common=True)
     layers: int = size(1, "hidden layers; from the second on each adds to the one below", most=1000, common=True)
@@ -145,8 +145,6 @@ class HiddenLayersConfig(Checked):
 class FeedforwardConfig(HiddenLayersConfig):
     """The configuration of a feed-forward network."""
 
-    GROUPS: ClassVar[Groups] = {"size": ("order",), "design": ("direct",), "regularisation": ("token_dropout",)}
-
     order: int = _order(5, "tokens in an n-gram; the network reads one less", common=True)
     direct: bool = setting(False, "connect the embeddings to the logits as well, past the hidden layers")
     token_dropout: float = share(0.0, "share of tokens whose embedding is left out in training")
@@ -160,8 +158,6 @@ class FeedforwardConfig(HiddenLayersConfig):
 class BagOfWordsConfig(HiddenLayersConfig):
     """The configuration of a bag of words (a deep averaging network)."""
 
-    GROUPS: ClassVar[Groups] = {"size": ("window",)}
-
     # the mean of more tokens does not show which one came last (docs/defaults.md)
     window: int | None = size(
         2, "the most tokens that the mean covers; none: all that were read", most=1 << 20, common=True
@@ -173,15 +169,6 @@ class BagOfWordsConfig(HiddenLayersConfig):
 @dataclass(frozen=True)
 class RecurrentConfig(Checked):
     """The configuration of a recurrent network."""
-
-    GROUPS: ClassVar[Groups] = {
-        "size": ("embedding", "hidden", "layers", "last"),
-        "design": ("cell", "activation", "tied", "learned_start"),
-        "regularisation": (
-            *("input_dropout", "hidden_dropout", "output_dropout", "embedding_dropout", "weight_dropout"),
-            *("alpha", "beta"),
-        ),
-    }
 
     cell: CellName = setting("lstm", "the kind of cells in a layer")  # noqa: RUF009
     activation: Literal["tanh", "relu"] = setting("tanh", "elman: the activation of units")

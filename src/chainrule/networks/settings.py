@@ -48,8 +48,6 @@ _masked_share = Bounds("above 0 and below 1", lambda value: 0 < value < 1)
 class NeuralSettings(TrainingSettings):
     """The settings of every neural kind, beside those of its architecture."""
 
-    GROUPS: ClassVar[Groups] = {"design": ("vectors",)}
-
     vectors: str | None = setting(None, "a file of word vectors (GloVe or word2vec, text) to begin with")
 
     @property
@@ -92,20 +90,13 @@ class NeuralSettings(TrainingSettings):
 class WindowSettings(NeuralSettings):
     """The settings of a kind that reads through a window."""
 
-    GROUPS: ClassVar[Groups] = {"design": ("slide",)}
-
-    slide: float = setting(
+    slide: float = _slide(
         0.5, "share of a full window that is dropped for new tokens; less is slower and sees more"
     )
 
     @property
     def slide_share(self) -> float:
         return self.slide
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.slide <= 1:
-            raise SettingsError(f"slide should be above 0 and at most 1, not {self.slide}")
 
 
 @dataclass(frozen=True)
@@ -318,8 +309,6 @@ MASKED_SHARE = 0.15
 class MaskedSettings(BlockSettings):
     """A masked model, a Transformer encoder that fills gaps, and its training."""
 
-    GROUPS: ClassVar[Groups] = {"design": ("share", "head_layer")}
-
     share: float = _masked_share(MASKED_SHARE, "share of the tokens that are hidden and predicted", common=True)
     head_layer: bool = setting(
         AS_PRESET, "a layer before the logits, Norm(φ(W h + b)) with φ the activation (default: if preset=bert)"
@@ -361,11 +350,6 @@ AnyCell: TypeAlias = Literal["transformer", "lstm", "gru", "elman"]
 class CellOrBlockSettings(NeuralSettings):
     """The settings of a kind whose layers are recurrent cells or Transformer blocks."""
 
-    GROUPS: ClassVar[Groups] = {
-        "size": ("layers", "width", "heads", "hidden", "window"),
-        "design": ("cell", "bidirectional", "preset", "positions"),
-        "regularisation": ("dropout", "attention_dropout"),
-    }
     # of a Transformer, the fields that are set as the preset says unless they have a value
     BLOCK_FIELDS: ClassVar[tuple[str, ...]] = ("positions", "hidden", "attention_dropout")
 

@@ -253,30 +253,22 @@ BAG_OF_WORDS = network_kind(
     tape=f"{_TAPE}.bag_of_words:TapeBagOfWords",
     entry=LadderEntry("bag of words", ON_LADDER, share=0.5),
 )
-ELMAN = network_kind(
+_recurrent_kind = partial(
+    network_kind, torch=f"{_TORCH}.recurrent.rnn:Recurrent", tape=f"{_TAPE}.recurrent:TapeRecurrent"
+)
+ELMAN = _recurrent_kind(
     "elman",
     "a recurrent network: one state carries all that was read",
     ElmanSettings,
-    torch=f"{_TORCH}.recurrent.rnn:Recurrent",
-    tape=f"{_TAPE}.recurrent:TapeRecurrent",
     entry=LadderEntry("elman", ON_LADDER),
 )
-LSTM = network_kind(
+LSTM = _recurrent_kind(
     "lstm",
     "a recurrent network whose gates decide what to keep",
     LstmSettings,
-    torch=f"{_TORCH}.recurrent.rnn:Recurrent",
-    tape=f"{_TAPE}.recurrent:TapeRecurrent",
     entry=LadderEntry("lstm", ON_LADDER, share=2.0, quick=True),
 )
-GRU = network_kind(
-    "gru",
-    "a recurrent network with two gates",
-    GruSettings,
-    torch=f"{_TORCH}.recurrent.rnn:Recurrent",
-    tape=f"{_TAPE}.recurrent:TapeRecurrent",
-    entry=LadderEntry("gru", ON_LADDER),
-)
+GRU = _recurrent_kind("gru", "a recurrent network with two gates", GruSettings, entry=LadderEntry("gru", ON_LADDER))
 TRANSFORMER = network_kind(
     "transformer",
     "every token looks at those before it",

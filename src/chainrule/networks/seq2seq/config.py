@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from chainrule.errors import SettingsError
 from chainrule.networks.config import GATES, share
 from chainrule.networks.defaults import Cost, RunEstimate, Values, dropout_share
 from chainrule.networks.settings import CellOrBlockSettings, named
 from chainrule.networks.transformer.config import Activation, TransformerConfig
-from chainrule.settings import Groups, setting
+from chainrule.settings import setting
 
 Attention: TypeAlias = Literal["auto", "none", "additive", "dot", "general", "scaled"]
 Pretraining: TypeAlias = Literal["none", "spans", "infilling"]
@@ -30,13 +30,6 @@ OF_A_START = (
 class Seq2SeqSettings(CellOrBlockSettings):
     """An encoder-decoder, whose encoder and decoder have the same sizes, and its training."""
 
-    GROUPS: ClassVar[Groups] = {
-        "design": (
-            *("attention", "feeding", "shared", "tied", "norm", "placement", "activation", "scaled_embedding"),
-            *("embedding_norm", "source_start", "pretrain", "pretrained"),
-        ),
-        "regularisation": ("token_dropout", "label_smoothing"),
-    }
     BLOCK_FIELDS = (
         *CellOrBlockSettings.BLOCK_FIELDS,
         *("norm", "placement", "activation", "scaled_embedding", "embedding_norm"),

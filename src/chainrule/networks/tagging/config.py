@@ -25,7 +25,9 @@ SPELLED = 32
 FILTERS = (2, 3, 4, 5)
 """The number of bytes that each kind of filter of characters=cnn sees at once."""
 
-_encoder_rate = Bounds("above 0 (frozen=true leaves the encoder as it is)", lambda value: 0 < value < math.inf)
+_encoder_rate = Bounds(
+    "above 0 (frozen=true leaves the encoder as it is)", lambda value: 0 < value < math.inf, "optimisation"
+)
 
 
 class WordInputs(NamedTuple):
@@ -47,12 +49,7 @@ class WordInputs(NamedTuple):
 class TaggerSettings(CellOrBlockSettings):
     """A tagger and its training."""
 
-    GROUPS: ClassVar[Groups] = {
-        "size": ("embedding", "spelling"),
-        "design": ("characters", "pretrained", "frozen"),
-        "optimisation": ("encoder_rate",),
-        "regularisation": ("word_dropout", "encoder_dropout"),
-    }
+    GROUPS: ClassVar[Groups] = {"size": ("layers",)}
 
     cell: AnyCell = setting("lstm", "the kind of its layers", common=True)  # noqa: RUF009 (a field, as the others)
     characters: Characters = setting(  # noqa: RUF009

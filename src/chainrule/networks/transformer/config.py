@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 from chainrule.errors import SettingsError
 from chainrule.networks.config import Checked, positive, share, size
-from chainrule.settings import Groups, setting
+from chainrule.settings import setting
 
 Preset: TypeAlias = Literal["lecture", "gpt2", "llama", "bert", "bart", "fast"]
 Activation: TypeAlias = Literal["gelu", "gelu_erf", "relu", "relu2", "swiglu"]
@@ -72,29 +72,6 @@ class TransformerConfig(Checked):
     >>> config.head_size, config.hidden, config.norm, config.activation
     (32, 512, 'rmsnorm', 'swiglu')
     """
-
-    GROUPS: ClassVar[Groups] = {
-        "size": ("layers", "width", "heads", "kv_heads", "head_size", "window", "hidden"),
-        "design": (
-            *(
-                "preset",
-                "norm",
-                "placement",
-                "gain",
-                "activation",
-                "positions",
-                "bias",
-                "tied",
-                "qk_norm",
-                "qk_gain",
-            ),
-            *("zero_init", "scaled_embedding", "embedding_norm", "initial_std", "rotary_base", "norm_eps"),
-        ),
-        "regularisation": (
-            *("dropout", "embedding_dropout", "token_dropout", "attention_dropout", "hidden_dropout"),
-            "layer_dropout",
-        ),
-    }
 
     preset: Preset = setting("fast", "the design, for settings that are not set", common=True)  # noqa: RUF009
     layers: int = size(4, "how many blocks", most=1000, common=True)
