@@ -28,7 +28,6 @@ from chainrule.networks.memory import Memory
 from chainrule.networks.network import Network
 from chainrule.networks.precision import wide_type
 from chainrule.networks.transformer.cache import Cache
-from chainrule.networks.transformer.decoder import Transformer
 from chainrule.system.devices import has_triton
 from chainrule.tokens.base import Tokenizer
 
@@ -64,20 +63,10 @@ class NeuralModel(TorchModel, LanguageModel):
         self.kind, self.settings = kind, settings
         window = network.window or 1
         self.slide = min(max(int(window * slide), 1), window)
-        self._slide_share = slide
-
-    def _with(self, network: Network) -> NeuralModel:
-        return NeuralModel(
-            network, self.tokenizer, self.context, kind=self.kind, settings=self.settings, slide=self._slide_share
-        )
 
     def as_torch(self) -> NeuralModel:
         """This model: torch computes it."""
         return self
-
-    def with_network(self, network: Network) -> NeuralModel:
-        """Return this model with another network of the same shape, such as a copy to train."""
-        return self._with(network)
 
     # -- the contract -------------------------------------------------------------------------------------
 
@@ -152,7 +141,7 @@ class NeuralModel(TorchModel, LanguageModel):
         offers = {"as_torch", "features", "predictions"}
         if self.network.window is None:
             offers |= {"read"}
-        if isinstance(self.network, Transformer):
+        if self.network.keeps_cache:
             offers |= {"read_ahead"}
         if self._has_graphs:
             offers |= {"write", "write_drafted"} if has_triton() else {"write"}
@@ -177,7 +166,7 @@ class NeuralModel(TorchModel, LanguageModel):
         """
         state = expect_state(state, NeuralState)
         check_rows(state, ids_BT)
-        if not isinstance(self.network, Transformer) or not np.prod(ids_BT.shape):
+        if not self.network.keeps_cache or not np.prod(ids_BT.shape):
             return None
         ids_BT, is_token_BT = self._checked(ids_BT)
         window = state.window
@@ -206,13 +195,13 @@ class NeuralModel(TorchModel, LanguageModel):
     @property
     def _has_graphs(self) -> bool:
         """True if CUDA graphs can be used."""
-        return self.torch_device.type == "cuda" and isinstance(self.network, Transformer)
+        return self.torch_device.type == "cuda" and self.network.keeps_cache
 
     @cached_property
     def captured(self) -> CapturedSteps:
         """The captured steps of the network, a Transformer."""
-        assert isinstance(self.network, Transformer)
-        return CapturedSteps(self.network, self._log_probs, self.tokenizer.bos)
+        network: Any = self.network  # one that keeps a cache has steps to capture
+        return CapturedSteps(network, self._log_probs, self.tokenizer.bos)
 
     def read(self, state: State, ids_BT: Array) -> tuple[Tensor, NeuralState] | None:
         """Return the scores of the ids and the state after them, by one pass; None for a network with a window."""

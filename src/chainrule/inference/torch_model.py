@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import copy
 import threading
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -29,9 +29,14 @@ class TorchModel(Model):
 
     network: Any
 
-    @abstractmethod
-    def _with(self, network: Any) -> Self:
-        """This model with another network of the same shape."""
+    def with_network(self, network: Trainable) -> Self:
+        """Return this model with another network of the same shape, such as a copy to train."""
+        other = copy.copy(self)
+        for name in list(vars(other)):
+            if isinstance(getattr(type(other), name, None), cached_property):
+                delattr(other, name)  # it was made from the network before
+        other.network = network.eval()
+        return other
 
     @property
     def torch_device(self) -> torch.device:
@@ -54,7 +59,7 @@ class TorchModel(Model):
         like = torch.empty(0, device=device, dtype=getattr(torch, dtype))
         if (like.device, like.dtype) == (self.torch_device, self.network.head.weight.dtype):
             return self
-        return self._with(copy.deepcopy(self.network).to(like.device, like.dtype)).described_as(self)
+        return self.with_network(copy.deepcopy(self.network).to(like.device, like.dtype))
 
     def tensors(self) -> dict[str, np.ndarray]:
         return {name: weight.detach().float().cpu().numpy() for name, weight in self.network.named_parameters()}

@@ -32,9 +32,6 @@ class EncoderModel(TorchModel, MaskedModel):
         assert self.network.window is not None
         return self.network.window
 
-    def _with(self, network: MaskedTransformer) -> EncoderModel:
-        return EncoderModel(network, self.tokenizer, self.context, kind=self.kind, settings=self.settings)
-
     @torch.inference_mode()
     def fill(self, ids_BT: Array) -> Tensor:
         check_ids(ids_BT, self.tokenizer.vocab_size + 1)

@@ -84,6 +84,8 @@ class Network(Trainable):
     """A network that reads tokens one after the other; constructed from (config, vocab_size, bos)."""
 
     head: Head
+    keeps_cache = False
+    """True if its memory is a `Cache`, and if it has `step` and `steps`, which a GPU captures and replays."""
 
     @abstractmethod
     def table(self) -> Table:

@@ -15,7 +15,6 @@ from chainrule.folder import ModelFolder
 from chainrule.inference.neural_model import NeuralModel
 from chainrule.inference.state import NeuralState
 from chainrule.networks.memory import Memory
-from chainrule.networks.network import Network
 from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder
 from chainrule.networks.seq2seq.recurrent import RecurrentEncoderDecoder
 from chainrule.networks.seq2seq.transformer import TransformerEncoderDecoder
@@ -41,12 +40,6 @@ class EncoderDecoderModel(ConditionalModel, NeuralModel):
     ) -> None:
         NeuralModel.__init__(self, network, tokenizer, "line", kind=kind, settings=settings)
         self.source_tokenizer = source_tokenizer
-
-    def _with(self, network: Network) -> EncoderDecoderModel:
-        assert isinstance(network, EncoderDecoder)
-        return EncoderDecoderModel(
-            network, self.tokenizer, self.source_tokenizer, kind=self.kind, settings=self.settings
-        )
 
     @property
     def longest_source(self) -> int | None:

@@ -85,17 +85,6 @@ class NeuralTagger(TorchModel, Tagger):
 
     # -- as any model -------------------------------------------------------------------------------------
 
-    def _with(self, network: TaggerNetwork) -> NeuralTagger:
-        return NeuralTagger(
-            network,
-            self.tokenizer,
-            self.tag_tokenizer,
-            self.frequent_V,
-            kind=self.kind,
-            settings=self.settings,
-            pretrained=self.pretrained,
-        )
-
     def tensors(self) -> dict[str, np.ndarray]:
         """Return the weights, without those of a pretrained encoder, which is a part of the folder by itself."""
         arrays = {name: array for name, array in super().tensors().items() if not name.startswith(ENCODER)}

@@ -31,7 +31,7 @@ _FIRST_CAPACITY = 64
 class Transformer(Stack, Network):
     """A decoder of any of the designs of `TransformerConfig`. <s> is a token like any other to it."""
 
-    uses_every_weight = True
+    uses_every_weight, keeps_cache = True, True
 
     def __init__(
         self,
