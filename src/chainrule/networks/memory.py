@@ -30,24 +30,28 @@ class Memory(ABC):
 
 
 class ArrayMemory(Memory):
-    """A memory whose fields are arrays, or tuples of arrays, with the rows of the batch along the first axis."""
+    """A memory made of arrays, tuples of arrays, and other memories; rows are along the first axis of an array."""
 
     def select(self, rows_B: Array) -> Self:
-        return self._made(lambda array: array[rows_B])
+        return self._made(lambda part: part.select(rows_B) if isinstance(part, Memory) else part[rows_B])
 
     def join(self, other: Self) -> Self:
-        return self._made(lambda mine, theirs: array_namespace(mine).concat([mine, theirs]), other)
+        return self._made(_joined, other)
 
     def detach(self) -> Self:
-        return self._made(lambda array: array.detach() if not is_numpy_array(array) else array)
+        return self._made(lambda part: part if is_numpy_array(part) else part.detach())
 
-    def _made(self, work: Callable[..., Array], *others: Self) -> Self:
+    def _made(self, work: Callable[..., Any], *others: Self) -> Self:
         names = [field.name for field in fields(self)]  # type: ignore[arg-type]
         return type(self)(*(_mapped(work, *(getattr(one, name) for one in (self, *others))) for name in names))
 
 
-def _mapped(work: Callable[..., Array], *values: Any) -> Any:
-    """Return the result of `work` for each array of nested tuples of one shape, in tuples of that shape."""
+def _joined(mine: Any, theirs: Any) -> Any:
+    return mine.join(theirs) if isinstance(mine, Memory) else array_namespace(mine).concat([mine, theirs])
+
+
+def _mapped(work: Callable[..., Any], *values: Any) -> Any:
+    """Return the result of `work` for each part of nested tuples of one shape, in tuples of that shape."""
     if isinstance(values[0], tuple):
         return tuple(_mapped(work, *parts) for parts in zip(*values, strict=True))
     return work(*values)

@@ -12,23 +12,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from chainrule.arrays import PAD
-from chainrule.networks.memory import Memory
+from chainrule.networks.memory import ArrayMemory, Memory
 from chainrule.networks.network import BatchLoss, Network, Reading
-
-
-class SeenSources(NamedTuple):
-    """The view that the rows of a batch have of their sources; equally many successive rows share each source."""
-
-    arrays: tuple[Tensor, ...]
-    """The outputs of the encoder for each source, [N, S, ...] each."""
-    is_token_NS: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +31,10 @@ class Sources(Memory):
     """
 
     arrays: tuple[Tensor, ...]
+    """The outputs of the encoder for each source, [N, S, ...] each."""
     is_token_NS: Tensor
     rows_B: Tensor | None = None
-    """The index of each row's source; None: row b has source b."""
+    """The index of each row's source; None: equally many successive rows share each source, or each has its own."""
 
     def select(self, rows_B: Tensor) -> Sources:
         rows_B = rows_B.to(self.is_token_NS.device)
@@ -62,13 +55,14 @@ class Sources(Memory):
     def __len__(self) -> int:
         return len(self.is_token_NS) if self.rows_B is None else len(self.rows_B)
 
-    def each(self) -> SeenSources:
+    def each(self) -> Sources:
         """Return the sources with one for each row."""
-        if self.rows_B is None:
-            return SeenSources(self.arrays, self.is_token_NS)
-        return SeenSources(tuple(array[self.rows_B] for array in self.arrays), self.is_token_NS[self.rows_B])
+        return self if self.rows_B is None else self._taken(self.rows_B)
 
-    def seen(self) -> SeenSources:
+    def _taken(self, numbers_N: Tensor) -> Sources:
+        return Sources(tuple(array[numbers_N] for array in self.arrays), self.is_token_NS[numbers_N])
+
+    def seen(self) -> Sources:
         """Return the sources, with each of them once where equally many successive rows share it.
 
         On a GPU there is one for each row: copying them takes less time than waiting to see which rows share one.
@@ -80,8 +74,8 @@ class Sources(Memory):
         if not bool((counts_N == counts_N[0]).all()):
             return self.each()
         if len(first_N) == len(self.is_token_NS) and bool((first_N == torch.arange(len(first_N))).all()):
-            return SeenSources(self.arrays, self.is_token_NS)
-        return SeenSources(tuple(array[first_N] for array in self.arrays), self.is_token_NS[first_N])
+            return Sources(self.arrays, self.is_token_NS)
+        return self._taken(first_N)
 
 
 def _widened(array: Tensor, width: int) -> Tensor:
@@ -90,20 +84,11 @@ def _widened(array: Tensor, width: int) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class SourcedMemory(Memory):
+class SourcedMemory(ArrayMemory):
     """The memory of a decoder, and the sources that its rows look at."""
 
     target: Any
     sources: Sources
-
-    def select(self, rows_B: Tensor) -> SourcedMemory:
-        return SourcedMemory(self.target.select(rows_B), self.sources.select(rows_B))
-
-    def join(self, other: SourcedMemory) -> SourcedMemory:
-        return SourcedMemory(self.target.join(other.target), self.sources.join(other.sources))
-
-    def detach(self) -> SourcedMemory:
-        return SourcedMemory(self.target.detach(), self.sources.detach())
 
 
 class EncoderDecoder(Network):

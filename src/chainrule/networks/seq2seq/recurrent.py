@@ -28,7 +28,7 @@ from chainrule.networks.recurrent.fused_layer import FusedLayer
 from chainrule.networks.regularise import EmbeddingDropout, VariationalDropout
 from chainrule.networks.seq2seq.alignment import Alignment
 from chainrule.networks.seq2seq.config import Seq2SeqSettings
-from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder, SeenSources, SourcedMemory, Sources
+from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder, SourcedMemory, Sources
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         embedded_BTD: Tensor,
         target: DecoderMemory,
         lengths_B: Tensor | None,
-        seen: SeenSources,
+        seen: Sources,
         kept: list[Tensor] | None,
     ) -> tuple[Tensor, tuple[CellState, ...]]:
         """Return the same with feeding, step by step: h̃_{t-1} is part of the input at t."""
@@ -167,7 +167,7 @@ class RecurrentEncoderDecoder(EncoderDecoder):
             kept.append(torch.cat(weights, dim=2))
         return torch.cat(found, dim=1), states
 
-    def _find(self, h_BTD: Tensor, seen: SeenSources, kept: list[Tensor] | None) -> Tensor:
+    def _find(self, h_BTD: Tensor, seen: Sources, kept: list[Tensor] | None) -> Tensor:
         """h̃_t = tanh(W [c_t; h_t]); without attention, h_t."""
         if self.alignment is None or self.mix is None:
             return h_BTD

@@ -80,12 +80,12 @@ class TransformerEncoderDecoder(EncoderDecoder):
 
     def _seen(self, sources: Sources, kept: list[Tensor] | None = None) -> Callable[[int], SourceView]:
         """Return the view of the sources by each layer, as a function of the layer."""
-        arrays, is_token_NS = sources.seen()
+        seen = sources.seen()
         dropout = self.decoder.config.attention_dropout if self.training else 0.0
 
         def of_layer(layer: int) -> SourceView:
-            k_NSGK, v_NSGK = arrays[2 * layer : 2 * layer + 2]
-            return SourceView(k_NSGK.transpose(1, 2), v_NSGK.transpose(1, 2), is_token_NS, dropout, kept)
+            k_NSGK, v_NSGK = seen.arrays[2 * layer : 2 * layer + 2]
+            return SourceView(k_NSGK.transpose(1, 2), v_NSGK.transpose(1, 2), seen.is_token_NS, dropout, kept)
 
         return of_layer
 

@@ -246,7 +246,8 @@ class TorchEngine(Engine):
     # -- weights and snapshots ----------------------------------------------------------------------------
 
     def weights(self) -> Weights:
-        return {name: _array(tensor) for name, tensor in self.network.state_dict().items()}
+        state = self.network.state_dict().items()
+        return to_arrays({name: one.float() if one.is_floating_point() else one for name, one in state})
 
     def copied(self, weights: Mapping[str, np.ndarray]) -> Weights:
         if not self.team.shards:
@@ -295,9 +296,12 @@ class TorchEngine(Engine):
         if remembered and feed is not None:
             batch = feed.gatherer.batch(feed.layout.epoch(None)[0].parts[0])  # any: only the structure matters
             like = [self.stepper.plain_loss(*batch).memory] * micro_batches(remembered)
-            self.memories = rebuild(
-                like, {name: _as(remembered[name], leaf) for name, leaf in flatten(like).items()}
-            )
+            # with the dtype and device that it has now: a run may be resumed in another precision
+            leaves = {
+                name: remembered[name].to(leaf) if isinstance(leaf, Tensor) else remembered[name]
+                for name, leaf in flatten(like).items()
+            }
+            self.memories = rebuild(like, leaves)
         self._restore_randomness(parts["random"])
 
     def _restore_randomness(self, states: Mapping[str, Tensor]) -> None:
@@ -350,19 +354,6 @@ def _is_float8(settings: TrainingSettings, weight_VD: Tensor) -> bool:
             "set another width or vocabulary, or precision=bfloat16"
         )
     return True
-
-
-def _as(value: Tensor, like: Any) -> Tensor:
-    """Return the value with the dtype and device of `like`: a run may be resumed in another precision."""
-    return value.to(like) if isinstance(like, Tensor) else value
-
-
-def _array(tensor: Tensor) -> Any:
-    """Return a copy of a weight in the memory of the host."""
-    if is_divided(tensor):
-        return current_team().on_host(tensor)
-    dtype = torch.float32 if tensor.is_floating_point() else tensor.dtype
-    return tensor.detach().to("cpu", dtype, copy=True).numpy()
 
 
 def to_arrays(tensors: Mapping[str, Any]) -> dict[str, np.ndarray]:
