@@ -48,7 +48,7 @@ def test_taggers_are_compared_by_their_accuracy(tmp_path: Path, monkeypatch: pyt
 
 def test_the_figures_of_a_comparison_are_those_of_evaluate() -> None:
     tagger: Any = cr.train("tagger", sentences(), **{**TINY, "steps": 2})
-    figures = measure(tagger, HeldOut(Tagged.of(sentences()).lines, None))  # type: ignore[arg-type]
+    figures = measure(tagger, HeldOut(Tagged.of(sentences()), None))  # type: ignore[arg-type]
     measured = cr.tagging.evaluate_tagger(tagger, sentences())
     assert figures.values["accuracy"] == pytest.approx(100 * measured.accuracy)
     assert figures.loss == pytest.approx(1 - measured.accuracy)

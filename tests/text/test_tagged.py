@@ -8,6 +8,7 @@ import pytest
 
 from chainrule.errors import CorpusError
 from chainrule.text.corpus import Corpus
+from chainrule.text.split import split
 from chainrule.text.tagged import Tagged, as_tagged, read_sentences
 
 CONLLU = """# sent_id = a-1
@@ -120,3 +121,17 @@ def test_what_is_given_in_python(tmp_path: Path) -> None:
 def test_records_are_no_sentences(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="not records"):
         Tagged.open(written(tmp_path, '{"text": "a"}\n', "some.jsonl"))
+
+
+def test_sentences_are_split_as_their_lines_are(tmp_path: Path) -> None:
+    """A part has the sentences themselves, not lines to be parsed again."""
+    sentences = [[(f"word{i % 17}", "NOUN"), (f"verb{i % 5}", "VERB")] for i in range(60)]
+    tagged, shares = Tagged.of(sentences), {"train": 0.8, "valid": 0.2}
+    parts = tagged.split(shares, tmp_path, seed=3)
+    lines = split(tagged.lines, shares, tmp_path, seed=3)
+    assert {name: b"".join(part.lines.blocks()) for name, part in parts.items()} == {
+        name: b"".join(part.blocks()) for name, part in lines.items()
+    }
+    assert all(any(one is sentence for sentence in tagged) for part in parts.values() for one in part)
+    with pytest.raises(CorpusError, match="too few documents for the parts train, valid"):
+        Tagged.of(sentences[:1]).split(shares, tmp_path)

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -79,12 +80,9 @@ def compare(
     on_parts = curve_jobs(entries) if curve else []
     earlier = _check_destination(out, overwrite)
     with holding(out), scratch_folder() as scratch:
-        lines, *given = (
-            None if one is None else lines_of(as_examples(first, one)) for one in (corpus, valid, test)
-        )
-        assert lines is not None
-        of_own = dict(zip(("valid", "test"), given, strict=True))
-        parts = split_off(lines, of_own, SHARES, scratch, seed=seed, progress=progress)
+        examples, *given = (None if one is None else as_examples(first, one) for one in (corpus, valid, test))
+        of_own: Any = dict(zip(("valid", "test"), given, strict=True))
+        parts: dict[str, Any] = split_off(examples, of_own, SHARES, scratch, seed=seed, progress=progress)
         chosen = tokenizer or TokenizerChoice("bpe" if is_of_text else first.tokenizer)
         the_tokenizer, encoded, sources = encode_examples(first, parts, chosen, source_tokenizer, scratch, progress)
         data = TrainingData(
@@ -102,7 +100,7 @@ def compare(
             | {"ladder": listed, "curve": [[job.entry.name, job.share] for job in on_parts]},
             task=task,
         )
-        texts = CurveTexts(parts["train"], the_tokenizer, scratch, seed, progress)
+        texts = CurveTexts(lines_of(parts["train"]), the_tokenizer, scratch, seed, progress)
         there = {(one.name, one.share) for one in earlier.curve} if earlier is not None else set()
         if any((job.entry.name, job.share) not in there for job in on_parts):
             _ = texts.encoded  # a text of too few documents is refused before anything is written
@@ -113,7 +111,8 @@ def compare(
         else:
             _clear(out)
         out.mkdir(exist_ok=True)
-        text = write_text(out, parts["test"])
+        test_lines = lines_of(parts["test"])
+        text = write_text(out, test_lines)
         comparison.write(out)
         training = MeasuredTraining(data, HeldOut(parts["test"], encoded["test"]), out, text)
         spent = sum(one.seconds for one in comparison.results)
@@ -122,7 +121,7 @@ def compare(
         _train_all(training, jobs, texts, comparison, Budget(minutes, spent))
         if is_of_text:
             _add_mixture(training, comparison, parts["valid"])
-        finished = _with_intervals(comparison, parts["test"], out, seed)
+        finished = _with_intervals(comparison, test_lines, out, seed)
         finished.write(out)
     return finished
 

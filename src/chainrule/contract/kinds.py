@@ -156,10 +156,16 @@ class TrainingData:
 class HeldOut:
     """The text on which the models of a comparison are measured."""
 
-    lines: Corpus
-    """A line for each example, as the kind reads them: of pairs, SOURCE TAB TARGET."""
+    examples: Any
+    """The examples as kinds of the task take them: a corpus, pairs, or tagged sentences."""
     encoded: Encoded
-    """The same as ids: of pairs, the targets."""
+    """The same as ids: of pairs, the targets; of tagged sentences, the words."""
+
+    @property
+    def lines(self) -> Corpus:
+        """A line for each example: of pairs, SOURCE TAB TARGET; of tagged sentences, word/TAG word/TAG."""
+        lines: Corpus = getattr(self.examples, "lines", self.examples)
+        return lines
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from chainrule.contract.kinds import Sources, TaggedSources
 from chainrule.errors import SettingsError
@@ -14,8 +14,7 @@ from chainrule.system.disk import naming
 from chainrule.system.parallel import EMBEDDED, Executor
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
-from chainrule.text.given import Text, as_corpus
-from chainrule.text.pairs import sides_of
+from chainrule.text.pairs import Pairs, sides_of
 from chainrule.text.split import split
 from chainrule.text.tagged import Tagged
 from chainrule.tokens.base import Tokenizer
@@ -29,6 +28,9 @@ from chainrule.tokens.registry import (
 )
 from chainrule.tokens.vocabulary import Limit
 from chainrule.tokens.words.tokenizer import WordTokenizer
+
+E = TypeVar("E", Corpus, Pairs, Tagged)
+"""The examples of a task."""
 
 
 @dataclass(frozen=True)
@@ -88,21 +90,23 @@ class TokenizerChoice:
 
 
 def split_off(
-    corpus: Corpus,
-    given: Mapping[str, Text | None],
+    examples: E,
+    given: Mapping[str, E | None],
     shares: Mapping[str, float],
     folder: Path,
     *,
     seed: int = 0,
     progress: Progress = SILENT,
-) -> dict[str, Corpus]:
-    """Return a part for each share: the given texts, and the others split off the corpus; train gets the rest."""
-    parts = {name: as_corpus(source) for name, source in given.items() if source is not None}
+) -> dict[str, E]:
+    """Return a part for each share: the given examples, and the others split off; train gets the rest."""
+    parts = {name: one for name, one in given.items() if one is not None}
     wanted = {name: share for name, share in shares.items() if name not in parts}
     if list(wanted) == ["train"]:
-        return {"train": corpus, **parts}
+        return {"train": examples, **parts}
     wanted["train"] += 1 - sum(wanted.values())
-    return {**split(corpus, wanted, folder, seed=seed, progress=progress), **parts}
+    whole: Any = examples
+    divide = getattr(whole, "split", partial(split, whole))  # a corpus is split by the function
+    return {**divide(wanted, folder, seed=seed, progress=progress), **parts}
 
 
 # -- the lines of examples as ids: a function for each kind of example, which its task names ----------------
@@ -112,7 +116,7 @@ Chosen: TypeAlias = Tokenizer | TokenizerChoice
 
 
 def encode_pairs(
-    parts: Mapping[str, Corpus],
+    parts: Mapping[str, Pairs],
     tokenizer: Chosen,
     folder: Path,
     progress: Progress = SILENT,
@@ -124,7 +128,7 @@ def encode_pairs(
 
     Without a tokenizer of their own, the sources use that of the targets, which is learned from both.
     """
-    sides = {name: _sides(corpus, folder, name) for name, corpus in parts.items()}
+    sides = {name: _sides(pairs.lines, folder, name) for name, pairs in parts.items()}
     if isinstance(tokenizer, TokenizerChoice):
         learned_from = sides["train"][1:] if source_tokenizer is not None else sides["train"]
         tokenizer = tokenizer.make(
@@ -154,18 +158,17 @@ def _sides(lines: Corpus, folder: Path, name: str) -> list[Corpus]:
 
 
 def encode_tagged(
-    parts: Mapping[str, Corpus],
+    parts: Mapping[str, Tagged],
     tokenizer: Chosen,
     folder: Path,
     progress: Progress = SILENT,
     executor: Executor = EMBEDDED,
 ) -> tuple[Tokenizer, dict[str, Encoded], TaggedSources]:
     """Return the words of each part of tagged sentences as ids, and the sentences."""
-    tagged = {name: Tagged.read(corpus) for name, corpus in parts.items()}
-    words = {name: Corpus.from_texts([" ".join(one.words) for one in part]) for name, part in tagged.items()}
+    words = {name: Corpus.from_texts([" ".join(one.words) for one in part]) for name, part in parts.items()}
     tokenizer, encoded, _ = encode_parts(words, tokenizer, folder, progress, executor)
-    encoded = {name: replace(one, fingerprint=tagged[name].fingerprint) for name, one in encoded.items()}
-    return tokenizer, encoded, TaggedSources(tagged["train"], tagged.get("valid"))
+    encoded = {name: replace(one, fingerprint=parts[name].fingerprint) for name, one in encoded.items()}
+    return tokenizer, encoded, TaggedSources(parts["train"], parts.get("valid"))
 
 
 def encode_parts(

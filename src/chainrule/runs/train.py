@@ -131,10 +131,9 @@ def train_kind(
         folder = stack.enter_context(scratch_folder(executor.folder))
         if context != "line" and learns_as(kind, settings).has_sources:
             raise SettingsError("pairs are lines without context across them: leave out the context")
-        lines, held_out = lines_of(corpus), None if valid is None else lines_of(valid)
-        parts = {"train": lines}
-        if valid is not None or (kind.tunes_on_held_out(settings) and _has_two_documents(lines)):
-            parts = split_off(lines, {"valid": held_out}, SHARES, folder, seed=seed, progress=progress)
+        parts: dict[str, Any] = {"train": corpus}
+        if valid is not None or (kind.tunes_on_held_out(settings) and _has_two_documents(lines_of(corpus))):
+            parts = split_off(corpus, {"valid": valid}, SHARES, folder, seed=seed, progress=progress)
         if getattr(settings, "tokenizer_folder", None) is not None:
             tokenizer = settings.tokenizer_folder  # the initial weights belong to this tokenizer
         tokenizer = _choice(kind.tokenizer if tokenizer is None else tokenizer)
@@ -177,13 +176,13 @@ def as_examples(kind: Kind, given: Any, settings: Any = None) -> Examples:
 
 
 def lines_of(examples: Examples) -> Corpus:
-    """Return examples as lines of text, which can be split."""
+    """Return examples as lines of text."""
     return examples if isinstance(examples, Corpus) else examples.lines
 
 
 def encode_examples(
     kind: Kind,
-    parts: Mapping[str, Corpus],
+    parts: Mapping[str, Any],
     tokenizer: Chosen,
     source_tokenizer: Chosen | None,
     folder: Path,

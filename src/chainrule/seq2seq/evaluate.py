@@ -23,7 +23,7 @@ from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.seq2seq.quality import OfLength, Quality, by_length
 from chainrule.seq2seq.translate import BEAM, translate_ids
 from chainrule.system.progress import SILENT, Progress, Reports, as_progress
-from chainrule.text.pairs import GivenPairs, Pairs, as_pairs
+from chainrule.text.pairs import GivenPairs, as_pairs
 
 TOKENS_AT_ONCE = 1 << 14
 """The most tokens of sources and of targets in a batch that is scored."""
@@ -100,8 +100,8 @@ def evaluate_pairs(
 
 def measure(model: Any, test: HeldOut, progress: Progress = SILENT) -> Figures:
     """Return the figures of a model in a comparison."""
-    found = evaluate_pairs(model, Pairs(test.lines), progress=progress)
-    first = next(iter(Pairs(test.lines)))[0]
+    found = evaluate_pairs(model, test.examples, progress=progress)
+    first = next(iter(test.examples))[0]
     written = translate_ids(model, [model.encode_source(first)])[0][0].text
     return Figures(
         values={"BLEU": found.bleu, "chrF": found.chrf, "perplexity": found.perplexity},

@@ -18,7 +18,7 @@ import numpy as np
 from chainrule.contract.kinds import Figures, HeldOut
 from chainrule.system.progress import SILENT, Progress
 from chainrule.tagging.contract import Tagger
-from chainrule.text.tagged import GivenTagged, Sentence, Tagged, as_tagged
+from chainrule.text.tagged import GivenTagged, Sentence, as_tagged
 
 _AT_ONCE = 1024  # sentences
 
@@ -179,11 +179,10 @@ def evaluate_tagger(tagger: Tagger, sentences: GivenTagged, *, progress: Progres
 
 def measure(model: Any, test: HeldOut, progress: Progress = SILENT) -> Figures:
     """Return the figures of a tagger in a comparison."""
-    sentences = Tagged.read(test.lines)
     began = time.perf_counter()
-    found = evaluate_tagger(model, sentences, progress=progress)
+    found = evaluate_tagger(model, test.examples, progress=progress)
     seconds = time.perf_counter() - began
-    (first,) = model.tag([next(iter(sentences)).words])
+    (first,) = model.tag([next(iter(test.examples)).words])
     return Figures(
         values={"accuracy": 100 * found.accuracy, "unknown words": 100 * found.unknown_accuracy},
         loss=1 - found.accuracy,

@@ -13,7 +13,7 @@ A pair is one line of a corpus, SOURCE TAB TARGET, so that pairs are split like 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -21,10 +21,12 @@ from typing import TypeAlias
 
 from chainrule.errors import CorpusError
 from chainrule.system.disk import naming, scratch_file
+from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import form_of, lines_in
 from chainrule.text.hub import is_dataset
 from chainrule.text.records import Fields
+from chainrule.text.split import split
 
 TAB = b"\t"
 GivenPairs: TypeAlias = "Pairs | Iterable[tuple[str, str]]"
@@ -89,6 +91,13 @@ class Pairs:
         if not made:
             raise CorpusError("there are no pairs")
         return cls(Corpus.from_texts(made))
+
+    def split(
+        self, shares: Mapping[str, float], folder: Path, *, seed: int = 0, progress: Progress = SILENT
+    ) -> dict[str, Pairs]:
+        """Return the pairs in parts of these shares, as `text.split.split` makes them of lines."""
+        parts = split(self.lines, shares, folder, seed=seed, progress=progress)
+        return {name: Pairs(lines) for name, lines in parts.items()}
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         for source, target in sides_of(self.lines):

@@ -9,7 +9,7 @@ document can move another one.)
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -28,34 +28,47 @@ def split(
 
     Shares such as {"train": 0.9, "valid": 0.1} sum to one.
     """
-    if abs(sum(shares.values()) - 1) > 1e-9 or min(shares.values()) <= 0:
-        raise ValueError(f"shares must be positive and sum to one, not {dict(shares)}")
     paths = {name: folder / f"{name}.txt" for name in shares}
     if set(paths.values()) & set(corpus.paths):
         raise ValueError(f"the parts would overwrite the corpus itself in {folder}")
-    places = _exact_shares(corpus, shares, seed)
+    part_of = dealt(corpus.documents(), shares, seed, corpus.name)
     with naming(folder), ExitStack() as stack, progress.task("splitting", corpus.size(), "B") as task:
         files = {name: stack.enter_context(path.open("wb")) for name, path in paths.items()}
         for document in corpus.documents():
-            draw = _draw(document, seed)
-            if places and draw not in places:
-                raise CorpusError(
-                    f"{corpus.name}: changed while it was read: copy it first, then train on the copy"
-                )
-            files[places[draw] if places else _share(draw, shares)].write(
-                document if document.endswith(b"\n") else document + b"\n"
-            )
+            files[part_of(document)].write(document if document.endswith(b"\n") else document + b"\n")
             task.advance(len(document))
     corpus.note_losses(progress)
-    empty = [name for name, path in paths.items() if path.stat().st_size == 0]
-    if len(empty) == len(paths):
-        raise CorpusError(f"{corpus.name} is empty")
+    check_parts({name: path.stat().st_size for name, path in paths.items()}, corpus.name)
+    return {name: Corpus(paths=(path,)) for name, path in paths.items()}
+
+
+def dealt(
+    documents: Iterable[bytes], shares: Mapping[str, float], seed: int, corpus: str
+) -> Callable[[bytes], str]:
+    """Return the function that gives the part of any of these documents; `corpus` names them in errors."""
+    if abs(sum(shares.values()) - 1) > 1e-9 or min(shares.values()) <= 0:
+        raise ValueError(f"shares must be positive and sum to one, not {dict(shares)}")
+    places = _exact_shares(documents, shares, seed)
+
+    def part_of(document: bytes) -> str:
+        draw = _draw(document, seed)
+        if places and draw not in places:
+            raise CorpusError(f"{corpus}: changed while it was read: copy it first, then train on the copy")
+        return places[draw] if places else _share(draw, shares)
+
+    return part_of
+
+
+def check_parts(sizes: Mapping[str, int], corpus: str) -> None:
+    """Refuse parts of which some have nothing in them."""
+    empty = [name for name, size in sizes.items() if size == 0]
+    if len(empty) == len(sizes):
+        raise CorpusError(f"{corpus} is empty")
     if empty:
         raise CorpusError(
-            f"{corpus.name}: too few documents for the parts {', '.join(paths)}: a document is a record, ends at a "
+            f"{corpus}: too few documents for the parts {', '.join(sizes)}: a document is a record, ends at a "
             "blank line, or is a line where blank lines are rare; add text, or name the parts as files of their own"
         )
-    return {name: Corpus(paths=(path,)) for name, path in paths.items()}
 
 
 def _draw(document: bytes, seed: int) -> float:
@@ -74,13 +87,13 @@ def _share(draw: float, shares: Mapping[str, float]) -> str:
     return name
 
 
-def _exact_shares(corpus: Corpus, shares: Mapping[str, float], seed: int) -> dict[float, str]:
+def _exact_shares(documents: Iterable[bytes], shares: Mapping[str, float], seed: int) -> dict[float, str]:
     """Return the part of each document by its draw, with exact shares in bytes; empty for many documents.
 
     Documents are assigned in the order of their draws, at least one to each part.
     """
     sizes: dict[float, int] = {}
-    for document in corpus.documents():
+    for document in documents:
         draw = _draw(document, seed)
         sizes[draw] = sizes.get(draw, 0) + len(document)
         if len(sizes) > _FEW:

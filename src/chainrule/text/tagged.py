@@ -4,7 +4,8 @@
     Tagged.open("train.txt")      a sentence on each line: the/DET cat/NOUN sat/VERB
     Tagged.of([[("the", "DET"), ("cat", "NOUN")]])   sentences in memory
 
-Where a text is split, a sentence is one line of it, word/TAG word/TAG. White space inside a word becomes _.
+A sentence is parsed once, where it is read, and stays a `Sentence` on its way to a network. White space inside a
+word becomes _.
 
 >>> tagged = Tagged.of([[("the", "DET"), ("cat", "NOUN")], [("New York", "PROPN")]])
 >>> [sentence.words for sentence in tagged]
@@ -14,7 +15,7 @@ Where a text is split, a sentence is one line of it, word/TAG word/TAG. White sp
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -22,9 +23,11 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from chainrule.errors import CorpusError
+from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import form_of, lines_in
 from chainrule.text.given import Text, as_corpus
+from chainrule.text.split import check_parts, dealt
 
 GivenTagged: TypeAlias = "Tagged | Text | Iterable[Sequence[tuple[str, str]]]"
 """Tagged sentences as callers give them."""
@@ -102,12 +105,23 @@ class Tagged:
             raise CorpusError("there are no sentences")
         return cls(tuple(made))
 
+    def split(
+        self, shares: Mapping[str, float], folder: Path, *, seed: int = 0, progress: Progress = SILENT
+    ) -> dict[str, Tagged]:
+        """Return the sentences in parts of these shares, as lines are split; equal ones are in the same part."""
+        lines, parts = self.lines, {name: list[Sentence]() for name in shares}
+        part_of = dealt(lines.texts, shares, seed, lines.name)
+        for sentence, line in zip(self.sentences, lines.texts, strict=True):
+            parts[part_of(line)].append(sentence)
+        check_parts({name: len(some) for name, some in parts.items()}, lines.name)
+        return {name: Tagged(tuple(some)) for name, some in parts.items()}
+
     def __iter__(self) -> Iterator[Sentence]:
         return iter(self.sentences)
 
     @property
     def lines(self) -> Corpus:
-        """A line for each sentence, word/TAG word/TAG: the text that is split, and that a record keeps."""
+        """A line for each sentence, word/TAG word/TAG, by which they are split, and which a comparison shows."""
         return Corpus.from_texts([sentence.line for sentence in self.sentences])
 
     @cached_property
