@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from chainrule.networks.recurrent.cells import CellState, CellWeights, Step
     ("step", "peer"),
     [
         (cells.elman, nn.RNNCell(3, 4)),
-        (cells.elman_relu, nn.RNNCell(3, 4, nonlinearity="relu")),
+        (partial(cells.elman, f=torch.relu), nn.RNNCell(3, 4, nonlinearity="relu")),
         (cells.lstm, nn.LSTMCell(3, 4)),
         (cells.gru, nn.GRUCell(3, 4)),
     ],

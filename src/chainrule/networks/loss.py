@@ -155,49 +155,41 @@ class _Float8Product:
     """
 
     unit = 1 / _UNIT
-    _LARGEST = 448.0  # the largest float of the 8-bit type e4m3
 
     def __init__(self, weight_VD: Tensor) -> None:
         from chainrule.networks.loss_kernels import transposed  # torch's own copy takes ten times as long
 
         self.transposed = transposed
-        self.weight_scale = weight_VD.detach().abs().max().float() / self._LARGEST
-        self.weight_VD = (weight_VD.detach() / self.weight_scale).to(torch.float8_e4m3fn)
+        self.weight_VD, self.weight_scale = _in_8_bits(weight_VD.detach())
         self.weight_DV = transposed(self.weight_VD)
         self.error_scale = torch.full((), self.unit, device=weight_VD.device)
 
     def errors(self, features_ND: Tensor, bias_V: Tensor | None, targets_N: Tensor) -> tuple[Tensor, Tensor]:
         """Return the summed loss of these rows, and their errors (p - y) · 2^13 in 8 bits."""
-        self.feature_scale = features_ND.abs().max().float() / self._LARGEST
-        self.features_ND = (features_ND / self.feature_scale).to(torch.float8_e4m3fn)
-        logits_NV = torch._scaled_mm(
-            self.features_ND,
-            self.weight_VD.T,
-            scale_a=self.feature_scale,
-            scale_b=self.weight_scale,
-            bias=None if bias_V is None else bias_V.to(torch.bfloat16),
-            out_dtype=torch.bfloat16,
-            use_fast_accum=True,
-        )
+        self.features_ND, self.feature_scale = _in_8_bits(features_ND)
+        scales, bias = (self.feature_scale, self.weight_scale), None if bias_V is None else bias_V.bfloat16()
+        logits_NV = _scaled_product(self.features_ND, self.weight_VD, scales, bias=bias, use_fast_accum=True)
         return best_errors(logits_NV, targets_N, _UNIT, torch.float8_e5m2)
 
     def back(self, errors_NV: Tensor, features_ND: Tensor, grad_ND: Tensor, grad_VD: Tensor) -> None:
-        # both factors of an 8-bit product must be contiguous along the axis that is summed over
-        back_ND = torch._scaled_mm(
-            errors_NV,
-            self.weight_DV.T,
-            scale_a=self.error_scale,
-            scale_b=self.weight_scale,
-            out_dtype=torch.bfloat16,
-        )
+        back_ND = _scaled_product(errors_NV, self.weight_DV, (self.error_scale, self.weight_scale))
         grad_ND[:] = back_ND[: len(grad_ND)]
-        grad_VD += torch._scaled_mm(
-            self.transposed(errors_NV),
-            self.transposed(self.features_ND).T,
-            scale_a=self.error_scale,
-            scale_b=self.feature_scale,
-            out_dtype=torch.float32,
-        )
+        errors_VN, features_DN = self.transposed(errors_NV), self.transposed(self.features_ND)
+        scales = self.error_scale, self.feature_scale
+        grad_VD += _scaled_product(errors_VN, features_DN, scales, torch.float32)
+
+
+def _in_8_bits(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a matrix in 8 bits, and the factor by which it is then too small."""
+    scale = matrix.abs().max().float() / 448.0  # the largest float of the type e4m3
+    return (matrix / scale).to(torch.float8_e4m3fn), scale
+
+
+def _scaled_product(
+    one: Tensor, other: Tensor, scales: tuple[Tensor, Tensor], dtype: torch.dtype = torch.bfloat16, **others: Any
+) -> Tensor:
+    """Return the product of 8-bit matrices, `one` and the transpose of `other`: both have the summed axis last."""
+    return torch._scaled_mm(one, other.T, scale_a=scales[0], scale_b=scales[1], out_dtype=dtype, **others)
 
 
 def softmax_errors(logits_NV: Tensor, targets_N: Tensor, unit: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

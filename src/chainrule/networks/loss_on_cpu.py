@@ -19,11 +19,8 @@ from chainrule.system.parallel import at_once, stretches
 
 _LOG2_E = np.float32(1.4426950408889634)
 _LOWEST = np.float32(-126)  # 2^-126 is the smallest float that is not subnormal
-_ONE, _BIAS, _MANTISSA = (
-    np.float32(1),
-    np.float32(127),
-    np.float32(2**23),
-)  # of a float's exponent; size of its rest
+_ONE, _BIAS = np.float32(1), np.float32(127)  # the bias of a float's exponent
+_MANTISSA = np.float32(2**23)  # the number of values of the rest of a float
 # 2^f to 8e-8 of itself: the polynomial whose largest relative error is the smallest
 _C0, _C1, _C2 = np.float32(1.000000071655513), np.float32(0.6931469670614547), np.float32(0.24022119719645085)
 _C3, _C4, _C5 = np.float32(0.05550713276829548), np.float32(0.00967554156392338), np.float32(0.0013276471569571198)

@@ -90,8 +90,9 @@ def _words(path: Path) -> Iterator[tuple[int, bytes, list[bytes]]]:
     for number, line in enumerate(_lines(path), start=1):
         fields = line.rstrip(b" ").split(b" ")
         if number == 1:
-            promised, size = _first_line(fields)
-            if promised is not None:
+            size = len(fields) - 1
+            if len(fields) == 2 and fields[0].isdigit() and fields[1].isdigit():  # the header of word2vec
+                promised, size = int(fields[0]), int(fields[1])
                 continue
         words += 1
         extra = len(fields) - 1 - size
@@ -126,13 +127,6 @@ def _parsed(numbers: list[bytes], path: Path, line: int) -> np.ndarray:
     if not np.isfinite(vector).all():
         raise VectorsError(f"{path}: line {line}: expected finite numbers behind the word, found NaN or infinity")
     return vector
-
-
-def _first_line(fields: list[bytes]) -> tuple[int | None, int]:
-    """Return the number of words in the header of word2vec, None without a header, and the size of a vector."""
-    if len(fields) == 2 and fields[0].isdigit() and fields[1].isdigit():
-        return int(fields[0]), int(fields[1])
-    return None, len(fields) - 1
 
 
 def _is_number(field: bytes) -> bool:

@@ -129,16 +129,11 @@ def length_plot(curves: Sequence[tuple[str, Sequence[OfLength]]]) -> str:
             f'y2="{y(bleu):.1f}"/>'
         )
         lines.append(f'<text x="{_LEFT - 8}" y="{y(bleu) + 4:.1f}" text-anchor="end">{bleu:g}</text>')
-    for _, name in buckets:
-        lines.append(
-            f'<text x="{x(name):.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle">{escape(name)}</text>'
-        )
     pairs = {one.name: one.pairs for _, curve in curves for one in curve}
     for _, name in buckets:
-        lines.append(
-            f'<text class="count" x="{x(name):.1f}" y="{_HEIGHT - _BOTTOM + 36}" text-anchor="middle">'
-            f"{pairs[name]:,}</text>"
-        )
+        place_x, below = f'x="{x(name):.1f}" text-anchor="middle"', _HEIGHT - _BOTTOM
+        lines.append(f'<text {place_x} y="{below + 20}">{escape(name)}</text>')
+        lines.append(f'<text class="count" {place_x} y="{below + 36}">{pairs[name]:,}</text>')
     middle, axis = (_LEFT + _WIDTH - _RIGHT) / 2, "words of the source, and how many sources"
     lines.append(f'<text x="{middle:.0f}" y="{_HEIGHT - 22}" text-anchor="middle">{axis}</text>')
     for number, (name, curve) in enumerate(curves):

@@ -18,7 +18,7 @@ import numpy as np
 from chainrule.contract.kinds import Figures, HeldOut
 from chainrule.system.progress import SILENT, Progress
 from chainrule.tagging.contract import Tagger
-from chainrule.text.tagged import GivenTagged, Sentence, as_tagged
+from chainrule.text.tagged import GivenTagged, as_tagged
 
 _AT_ONCE = 1024  # sentences
 
@@ -99,11 +99,8 @@ class TaggingMeasured:
         """The figures of each tag that a word has or was given."""
         found = []
         for i, tag in enumerate(self.tags):
-            right, have, given = (
-                int(self.confusion_KK[i, i]),
-                int(self.confusion_KK[i].sum()),
-                int(self.confusion_KK[:, i].sum()),
-            )
+            right, have = int(self.confusion_KK[i, i]), int(self.confusion_KK[i].sum())
+            given = int(self.confusion_KK[:, i].sum())
             if have or given:
                 found.append(TagFigures(tag, have, right / max(1, given), right / max(1, have)))
         return found
@@ -153,28 +150,27 @@ def evaluate_tagger(tagger: Tagger, sentences: GivenTagged, *, progress: Progres
     nats, sentences_left = 0.0, iter(given)
     with progress.task("tagging", None, "sentences") as task:
         while some := list(islice(sentences_left, _AT_ONCE)):
-            for sentence, log_probs_TK in zip(some, tagger.log_probs([one.words for one in some]), strict=True):
-                gold = [numbers.setdefault(tag, len(numbers)) for tag in sentence.tags]
-                confusions.update(zip(gold, log_probs_TK.argmax(axis=1).tolist(), strict=True))
-                nats -= sum(
-                    log_probs_TK[t, tag] if tag < log_probs_TK.shape[1] else -np.inf for t, tag in enumerate(gold)
-                )
-                counts.update(_counts(tagger, sentence, log_probs_TK))
-            counts["sentences"] += len(some)
+            words = [word for sentence in some for word in sentence.words]
+            right_N = np.asarray([numbers.setdefault(tag, len(numbers)) for one in some for tag in one.tags])
+            log_probs_NK = np.concatenate(tagger.log_probs([sentence.words for sentence in some]))
+            given_N = log_probs_NK.argmax(axis=1)
+            confusions.update(zip(right_N.tolist(), given_N.tolist(), strict=True))
+            has_all_tags = right_N.max() < log_probs_NK.shape[1]
+            nats -= log_probs_NK[np.arange(len(words)), right_N].sum() if has_all_tags else -np.inf
+            is_unknown_N = ~tagger.is_known(words)
+            is_frequent_N = right_N == [numbers[tag] for tag in tagger.frequent_tags(words)]
+            found = {
+                "unknown": is_unknown_N,
+                "unknown_correct": is_unknown_N & (given_N == right_N),
+                "baseline_correct": is_frequent_N,
+                "baseline_unknown_correct": is_unknown_N & is_frequent_N,
+            }
+            counts.update({name: int(are_N.sum()) for name, are_N in found.items()}, sentences=len(some))
             task.advance(len(some))
     confusion_KK = np.zeros((len(numbers), len(numbers)), np.int64)
-    for (gold_tag, tag), times in confusions.items():
-        confusion_KK[gold_tag, tag] = times
-    return TaggingMeasured(
-        list(numbers),
-        confusion_KK,
-        counts["unknown"],
-        counts["unknown_correct"],
-        counts["baseline_correct"],
-        counts["baseline_unknown_correct"],
-        counts["sentences"],
-        float(nats) / int(confusion_KK.sum()),
-    )
+    for (right, tag), times in confusions.items():
+        confusion_KK[right, tag] = times
+    return TaggingMeasured(list(numbers), confusion_KK, **counts, nats=float(nats) / int(confusion_KK.sum()))
 
 
 def measure(model: Any, test: HeldOut, progress: Progress = SILENT) -> Figures:
@@ -190,17 +186,3 @@ def measure(model: Any, test: HeldOut, progress: Progress = SILENT) -> Figures:
         note=f"in %; the most frequent tag of each word: {found.baseline:.1%}, {found.baseline_unknown:.1%}",
         sample=str(first),
     )
-
-
-def _counts(tagger: Tagger, sentence: Sentence, log_probs_TK: np.ndarray) -> dict[str, int]:
-    """Return what one sentence adds to the counts of unknown words and of the baseline."""
-    is_unknown_T = ~tagger.is_known(sentence.words)
-    gold = np.asarray(sentence.tags)
-    is_right_T = np.asarray([tagger.tags[i] for i in log_probs_TK.argmax(axis=1)]) == gold
-    is_frequent_T = np.asarray(tagger.frequent_tags(sentence.words)) == gold
-    return {
-        "unknown": int(is_unknown_T.sum()),
-        "unknown_correct": int((is_unknown_T & is_right_T).sum()),
-        "baseline_correct": int(is_frequent_T.sum()),
-        "baseline_unknown_correct": int((is_unknown_T & is_frequent_T).sum()),
-    }

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -63,14 +63,15 @@ class Rows:
         """Return True if no position is PAD."""
         return bool((self.lengths_B == self.width).all() and not self.skips_B.any())
 
+    def taken(self, which: slice) -> Rows:
+        """Return some of the rows."""
+        return Rows(self.starts_B[which], self.lengths_B[which], self.skips_B[which], self.width, self.epoch)
+
     def every(self, first: int, stride: int) -> Rows:
         """Return the rows `first`, `first + stride`, ...; if there are none, one empty row."""
-        starts_B, lengths_B, skips_B = (
-            array[first::stride] for array in (self.starts_B, self.lengths_B, self.skips_B)
-        )
-        if not len(starts_B):
-            starts_B, lengths_B, skips_B = self.starts_B[:1], self.lengths_B[:1] * 0, self.skips_B[:1] * 0
-        return Rows(starts_B, lengths_B, skips_B, self.width, self.epoch)
+        if first >= len(self.starts_B):
+            return Rows(self.starts_B[:1], self.lengths_B[:1] * 0, self.skips_B[:1] * 0, self.width, self.epoch)
+        return self.taken(slice(first, None, stride))
 
 
 @dataclass(frozen=True)
@@ -82,11 +83,11 @@ class Step:
     """The factor of the learning rate: a short step over streams counts in proportion to its length."""
     of: int | None = None
     """The targets of the whole step if `parts` are the rows of one process only; None: `parts` are all rows."""
-    targets: int = field(init=False)
 
-    def __post_init__(self) -> None:
-        targets = sum(part.targets for part in self.parts) if self.of is None else self.of
-        object.__setattr__(self, "targets", targets)
+    @cached_property
+    def targets(self) -> int:
+        """The number of targets of the whole step."""
+        return sum(part.targets for part in self.parts) if self.of is None else self.of
 
 
 @dataclass(frozen=True)

@@ -134,16 +134,17 @@ class Processes(Team):
         first, *others = self._all(dict(values))
         for number, other in enumerate(others, start=1):
             names = [name for name in {**first, **other} if first.get(name) != other.get(name)]
-            if names and what:
-                self._refuse(f"process {number} has another {what} than process 0 ({', '.join(names)})")
-            elif names:
+            if not names:
+                continue
+            found = f"another {what} than process 0 ({', '.join(names)})"
+            if not what:
                 listed = "; ".join(f"{name}={other.get(name)}, not {first.get(name)}" for name in names[:5])
-                self._refuse(f"process {number} has other settings than process 0: {listed}")
-
-    def _refuse(self, message: str) -> None:
-        error = TrainingError(f"{message}: the same command and the same text are wanted everywhere")
-        error.is_reported = self.rank > 0
-        raise error
+                found = f"other settings than process 0: {listed}"
+            error = TrainingError(
+                f"process {number} has {found}: the same command and the same text are wanted everywhere"
+            )
+            error.is_reported = self.rank > 0
+            raise error
 
     # -- steps --------------------------------------------------------------------------------------------
 

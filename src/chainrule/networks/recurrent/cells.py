@@ -33,18 +33,13 @@ class CellWeights(NamedTuple):
 Step: TypeAlias = Callable[[Tensor, CellState, CellWeights], CellState]
 
 
-def elman(x_BD: Tensor, state: CellState, weights: CellWeights) -> CellState:
-    """Take a step of the simple recurrent network (Elman 1990)."""
+def elman(
+    x_BD: Tensor, state: CellState, weights: CellWeights, f: Callable[[Tensor], Tensor] = torch.tanh
+) -> CellState:
+    """Take a step of the simple recurrent network (Elman 1990); its activation f is tanh or ReLU."""
     (h_BH,) = state
-    # h_t = tanh(W x_t + b + U h_{t-1} + d)
-    return (torch.tanh(_affine(x_BD, weights.W, weights.b) + _affine(h_BH, weights.U, weights.d)),)
-
-
-def elman_relu(x_BD: Tensor, state: CellState, weights: CellWeights) -> CellState:
-    """Take a step of `elman` with ReLU instead of tanh."""
-    (h_BH,) = state
-    # h_t = max(0, W x_t + b + U h_{t-1} + d)
-    return (torch.relu(_affine(x_BD, weights.W, weights.b) + _affine(h_BH, weights.U, weights.d)),)
+    # h_t = f(W x_t + b + U h_{t-1} + d)
+    return (f(_affine(x_BD, weights.W, weights.b) + _affine(h_BH, weights.U, weights.d)),)
 
 
 class LstmGates(NamedTuple):

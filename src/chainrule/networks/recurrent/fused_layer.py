@@ -11,6 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -156,4 +157,6 @@ def _functions(cell: CellName, activation: str) -> tuple[Callable[..., Any], cel
         return torch.lstm, cells.lstm
     if cell == "gru":
         return torch.gru, cells.gru
-    return (torch.rnn_tanh, cells.elman) if activation == "tanh" else (torch.rnn_relu, cells.elman_relu)
+    if activation == "tanh":
+        return torch.rnn_tanh, cells.elman
+    return torch.rnn_relu, partial(cells.elman, f=torch.relu)

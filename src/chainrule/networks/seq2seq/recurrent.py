@@ -153,17 +153,16 @@ class RecurrentEncoderDecoder(EncoderDecoder):
     ) -> tuple[Tensor, tuple[CellState, ...]]:
         """Return the same with feeding, step by step: h̃_{t-1} is part of the input at t."""
         states, found_BD = target.states, target.found_BD
-        found, weights = [], []
+        found: list[Tensor] = []
+        weights: list[Tensor] | None = None if kept is None else []
         for t in range(embedded_BTD.shape[1]):
             goes_on_B = None if lengths_B is None else (t < lengths_B).long()
             x_B1D = torch.cat([embedded_BTD[:, t : t + 1], found_BD[:, None].to(embedded_BTD.dtype)], dim=-1)
             h_B1D, states = self._read(x_B1D, states, goes_on_B)
-            at_step: list[Tensor] | None = None if kept is None else []
-            found_B1D = self._find(h_B1D, seen, at_step)
+            found_B1D = self._find(h_B1D, seen, weights)
             found_BD = last_of_rows(found_B1D, goes_on_B, found_BD)
             found.append(found_B1D)
-            weights += at_step or []
-        if kept is not None:
+        if kept is not None and weights:
             kept.append(torch.cat(weights, dim=2))
         return torch.cat(found, dim=1), states
 

@@ -48,10 +48,8 @@ class TransformerEncoderDecoder(EncoderDecoder):
 
     def encode(self, source_BS: Tensor, is_token_BS: Tensor) -> SourcedMemory:
         if self.source_start is not None:
-            source_BS, is_token_BS = (
-                pad(source_BS, (1, 0), value=self.source_start),
-                pad(is_token_BS, (1, 0), value=True),
-            )
+            source_BS = pad(source_BS, (1, 0), value=self.source_start)
+            is_token_BS = pad(is_token_BS, (1, 0), value=True)
         features_BSD = self.encoder(source_BS, is_token_BS)
         arrays = [array for cross in self._crosses() for array in cross.keys_values(features_BSD)]
         return SourcedMemory(None, Sources(tuple(arrays), is_token_BS))

@@ -170,10 +170,8 @@ class TapeEngine(Engine):
     # -- validations --------------------------------------------------------------------------------------
 
     def mean_nats(self, feed: Feed, most_steps: int | None = None) -> float:
-        steps, loss = (
-            validation_steps(feed.layout, most_steps),
-            partial(self.network.loss, count=1, is_measured=True),
-        )
+        steps = validation_steps(feed.layout, most_steps)
+        loss = partial(self.network.loss, count=1, is_measured=True)
         try:
             with no_grad():
                 nats = sum(found.mean for found in self.nats_of_parts(feed, steps, loss))

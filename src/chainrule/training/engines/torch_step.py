@@ -92,17 +92,15 @@ class Stepper:
     def _replay(self, step: Step, gatherer: Gatherer, memories: Memories) -> tuple[Tensor, Any]:
         inputs_BT, targets_BT = gatherer.batch(step.parts[0])
         memory = memories[0] if memories else None
-        if isinstance(inputs_BT, tuple):  # rows with padding, and a mask: of another shape than the others
-            found = self._add_gradients(inputs_BT, targets_BT, memory, step.targets, step.targets)
-            return found.nats, found.memory
-        shape = inputs_BT.shape, step.targets
+        is_masked = isinstance(inputs_BT, tuple)  # rows with padding, and a mask: of another shape than the others
+        shape = None if is_masked else inputs_BT.shape, step.targets
         # a resumed run may begin with the last, short step of an epoch: a larger one is captured in its place
-        if self.graph is None or self.graph[0][1] < step.targets:
+        if not is_masked and (self.graph is None or self.graph[0][1] < step.targets):
             count = step.targets
             gradients = lambda x, y, m: self._add_gradients(x, y, m, count, count)  # noqa: E731
             memory = copied(memory)
             self.graph = shape, GradientGraph(self.network, gradients, inputs_BT, targets_BT, memory)
-        if self.graph[0] != shape:
+        if self.graph is None or self.graph[0] != shape:
             found = self._add_gradients(inputs_BT, targets_BT, memory, step.targets, step.targets)
             return found.nats, found.memory
         return self.graph[1].replay(inputs_BT, targets_BT, memory)
@@ -159,10 +157,8 @@ def compiled_shape(width: int, layout: Layout) -> tuple[int, int]:
 @contextmanager
 def _deterministic() -> Iterator[None]:
     """Return a block in which compiled code adds in a fixed order; otherwise threads add gradients in any order."""
-    before, warns = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
+    before = torch.are_deterministic_algorithms_enabled()
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         yield
@@ -189,8 +185,7 @@ def smaller_batch(stepper: Stepper, step: Step, gatherer: Gatherer, place: Place
     largest = max(step.parts, key=lambda rows: len(rows.starts_B) * rows.width)
     count = len(largest.starts_B) // 2
     while count >= 1:
-        some = Rows(largest.starts_B[-count:], largest.lengths_B[-count:], largest.skips_B[-count:], largest.width)
-        if _fits(stepper, Step([some]), gatherer):
+        if _fits(stepper, Step([largest.taken(slice(-count, None))]), gatherer):
             return TrainingError(
                 f"{place}: {len(largest.starts_B) * largest.width:,} tokens at once do not fit into the memory of "
                 f"{stepper.device}; {count * largest.width:,} do: set device_batch={count * largest.width}"
