@@ -80,12 +80,6 @@ def fill(model: MaskedModel, text: str, k: int = 5) -> Filled:
     return Filled(tuple(gaps), tuple(_together(model, gapped, k)))
 
 
-def best_tokens(model: MaskedModel, ids: np.ndarray) -> np.ndarray:
-    """Return the most likely token for each gap of a row."""
-    best: np.ndarray = to_numpy(model.fill(ids[None])).argmax(axis=-1)
-    return best
-
-
 def gapped_ids(model: MaskedModel, text: str) -> np.ndarray:
     """Return the ids of a text for `MaskedModel.fill`: the id of a gap for each [MASK], and </s> at the end."""
     return _gapped(model, text).ids

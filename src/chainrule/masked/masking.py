@@ -22,12 +22,11 @@ import numpy as np
 from array_api_compat import array_namespace, device
 
 from chainrule.arrays import PAD, Array
-from chainrule.contract.kinds import TrainingData
 from chainrule.networks.settings import MASKED_SHARE as SHARE
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.tokens.base import line_bounds
 from chainrule.training.engines.base import Engine
-from chainrule.training.examples import TextExamples, Texts
+from chainrule.training.examples import TextExamples
 from chainrule.training.layouts import Predicting, Rows
 from chainrule.training.objectives import Batch, Feed, NextToken, Objective, Stretches
 
@@ -151,9 +150,3 @@ class MaskedExamples(TextExamples):
     def feed(self, engine: Engine, settings: TrainingSettings, seed: int) -> Feed:
         feed = super().feed(engine, settings, seed)
         return Feed(Predicting(feed.layout, self.objective.count), feed.gatherer)
-
-
-def masked_texts(data: TrainingData, share: float) -> Texts:
-    """Return the texts of a masked model, as examples."""
-    before = NextToken.of(data.tokenizer, data.context)
-    return MaskedExamples.of(data, Masking(before, data.tokenizer.vocab_size, data.seed, share))

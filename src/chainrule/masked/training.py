@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from chainrule.arrays import to_numpy
 from chainrule.contract.kinds import TrainingData
 from chainrule.contract.lm import Context
 from chainrule.contract.tasks import Task
 from chainrule.folder import TEXT
-from chainrule.masked.masking import masked_texts
+from chainrule.masked.masking import MaskedExamples, Masking
 from chainrule.networks.settings import MaskedSettings
 from chainrule.tokens.base import Tokenizer
 from chainrule.training.engines.base import Fill
 from chainrule.training.examples import Texts
 from chainrule.training.kinds import NetworkKind
+from chainrule.training.objectives import NextToken
 
 _SAMPLED = 30  # the most tokens of a line that is shown while a network is trained
 _EVERY = 6  # of its tokens is hidden
@@ -31,7 +33,8 @@ class MaskedKind(NetworkKind):
         return EncoderModel(network, tokenizers[TEXT], context, kind=self.name, settings=settings)
 
     def texts(self, settings: Any, data: TrainingData) -> Texts:
-        return masked_texts(data, settings.share)
+        before = NextToken.of(data.tokenizer, data.context)
+        return MaskedExamples.of(data, Masking(before, data.tokenizer.vocab_size, data.seed, settings.share))
 
     def train(self, settings: Any, data: TrainingData) -> Any:
         """Train a masked model; its metrics count the tokens that it read, and apart those that it predicted."""
@@ -49,13 +52,11 @@ class MaskedKind(NetworkKind):
 
     def sample(self, lm: Any, data: TrainingData) -> str:
         """Return the first held-out line, with some of its tokens hidden and filled in."""
-        from chainrule.masked.filling import best_tokens
-
         ids = (data.valid or data.train).ids[:_SAMPLED].astype("int64")
         line = ids[: max(1, int((ids == data.tokenizer.eos).argmax()) or len(ids))]
         filled = line.copy()
         filled[_EVERY // 2 :: _EVERY] = lm.mask
-        filled[filled == lm.mask] = best_tokens(lm, filled)
+        filled[filled == lm.mask] = to_numpy(lm.fill(filled[None])).argmax(axis=-1)
         return data.tokenizer.decode(filled.tolist())
 
 

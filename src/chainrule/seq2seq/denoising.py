@@ -22,14 +22,12 @@ from typing import ClassVar
 import numpy as np
 
 from chainrule.arrays import pad
-from chainrule.contract.kinds import TrainingData
 from chainrule.contract.lm import start_token
-from chainrule.errors import SettingsError
-from chainrule.networks.seq2seq.config import EXTRA_IDS, Pretraining
+from chainrule.networks.seq2seq.config import EXTRA_IDS
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.tokens.base import Tokenizer, line_bounds
 from chainrule.training.engines.base import Engine
-from chainrule.training.examples import TextExamples, Texts, size_for
+from chainrule.training.examples import TextExamples, size_for
 from chainrule.training.layouts import Lines, Predicting, Rows
 from chainrule.training.objectives import Batch, Feed, Objective, Stretches
 
@@ -166,11 +164,3 @@ class DamagedExamples(TextExamples):
         ends = self.ids.take(rows.starts_B + rows.lengths_B - 1, mode="clip") == self.eos
         lengths = (rows.lengths_B - ends).tolist()
         return sum(self.objective.targets_of(length) for length in lengths)
-
-
-def denoising_texts(data: TrainingData, pretraining: Pretraining) -> Texts:
-    """Return the texts of a run that pretrains, as examples."""
-    if data.context == "stream":
-        raise SettingsError(f"pretrain={pretraining} reads lines: leave out --context stream")
-    kind = Spans if pretraining == "spans" else Infilling
-    return DamagedExamples.of(data, kind.of(data.tokenizer, data.seed))

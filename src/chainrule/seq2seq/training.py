@@ -14,11 +14,11 @@ from chainrule.errors import SettingsError
 from chainrule.folder import TEXT, read_folder
 from chainrule.networks.seq2seq.config import OF_A_START, Seq2SeqSettings
 from chainrule.seq2seq.contract import SOURCE
-from chainrule.seq2seq.denoising import denoising_texts
+from chainrule.seq2seq.denoising import DamagedExamples, Infilling, Spans
 from chainrule.settings import parse
 from chainrule.tokens.base import Tokenizer
 from chainrule.training.engines.base import Fill
-from chainrule.training.examples import PairExamples, Texts, pairs_of
+from chainrule.training.examples import PairExamples, Texts
 from chainrule.training.kinds import NetworkKind
 
 
@@ -60,12 +60,16 @@ class Seq2SeqKind(NetworkKind):
     def texts(self, settings: Any, data: TrainingData) -> Texts:
         """Return the pairs that the network can read at once; or text, to pretrain on."""
         if settings.pretrain != "none":
-            return denoising_texts(data, settings.pretrain)
-        target, source = settings.longest_sides
-        train, valid = pairs_of(data)
-        assert isinstance(train, PairExamples)
-        fitting = train.fitting(target, source, data.progress)
-        return Texts(fitting, valid.fitting(target, source) if isinstance(valid, PairExamples) else None)
+            if data.context == "stream":
+                raise SettingsError(f"pretrain={settings.pretrain} reads lines: leave out --context stream")
+            repair = Spans if settings.pretrain == "spans" else Infilling
+            return DamagedExamples.of(data, repair.of(data.tokenizer, data.seed))
+        assert isinstance(data.sources, Sources)
+        (target, source), valid = settings.longest_sides, None
+        train = PairExamples.of(data, data.train, data.sources.train).fitting(target, source, data.progress)
+        if data.valid is not None and data.sources.valid is not None:
+            valid = PairExamples.of(data, data.valid, data.sources.valid).fitting(target, source)
+        return Texts(train, valid)
 
     def sample(self, lm: Any, data: TrainingData) -> str:
         """Return the translation of the first held-out source; in pretraining, of the first held-out line."""

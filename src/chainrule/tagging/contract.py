@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -81,9 +82,6 @@ class Tagger(Model):
         """Return, for each word, True if it is in the model's table."""
         return np.asarray([word in self._known for word in words], dtype=bool)
 
-    @property
+    @cached_property
     def _known(self) -> frozenset[str]:
-        if "_known_words" not in self.__dict__:
-            self.__dict__["_known_words"] = frozenset(self.tokenizer.words)
-        known: frozenset[str] = self.__dict__["_known_words"]
-        return known
+        return frozenset(self.tokenizer.words)

@@ -15,7 +15,7 @@ from chainrule.tagging.reading import DistinctWords, WordReader, numbered
 from chainrule.text.tagged import Tagged
 from chainrule.tokens.words.tokenizer import WordTokenizer
 from chainrule.training.engines.base import Engine
-from chainrule.training.examples import SequenceExamples, Texts, size_for
+from chainrule.training.examples import SequenceExamples, size_for
 from chainrule.training.layouts import OVERLAP, Lines
 from chainrule.training.objectives import Batch, Feed, Objective, Sequences, Stretches
 
@@ -146,16 +146,3 @@ class TaggedExamples(SequenceExamples):
         size, starts, ends = size_for(length, engine, settings), self.targets.starts, self.targets.ends
         layout = Lines(starts, ends, min(overlap, length - 1), size, seed)
         return Feed(layout, engine.gatherer(self.targets.ids, self.objective))
-
-
-def tagged_examples(
-    data: TaggingData, reader: WordReader, longest: int | None, word_dropout: float | None = None
-) -> Texts:
-    """Return the sentences of the data as examples; `word_dropout` is the a of `WordDropout`."""
-    distinct, dropout = reader.read(data.distinct_words), None
-    if word_dropout:
-        assert reader.words.unk is not None
-        counts_N = np.bincount(data.texts[0][0], minlength=len(data.distinct_words))
-        dropout = WordDropout.of(word_dropout, counts_N, reader.words.unk, data.seed)
-    train, *valid = [TaggedExamples(tags, words, distinct, longest, dropout) for words, tags in data.texts]
-    return Texts(train, valid[0] if valid else None)

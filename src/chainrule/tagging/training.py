@@ -17,7 +17,7 @@ from chainrule.folder import TENSORS, ModelFolder, read_folder
 from chainrule.networks.tagging.config import TaggerSettings
 from chainrule.settings import parse
 from chainrule.tagging.contract import FREQUENT, PRETRAINED, TAGS
-from chainrule.tagging.examples import TaggingData, tagged_examples
+from chainrule.tagging.examples import TaggedExamples, TaggingData, WordDropout
 from chainrule.tagging.reading import SubwordReader, WordReader
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import parse_tokenizer
@@ -100,7 +100,14 @@ class TaggerKind(NetworkKind):
             tokenizer = parse_tokenizer(folder.tokenizer, settings.pretrained)
             subwords = SubwordReader.of(tokenizer, folder.context or "line")
         reader = WordReader(data.tokenizer, settings.characters != "none", subwords)
-        return tagged_examples(data, reader, settings.longest, settings.word_dropout)
+        distinct, dropout = reader.read(data.distinct_words), None
+        if settings.word_dropout:
+            assert data.tokenizer.unk is not None
+            counts_N = np.bincount(data.texts[0][0], minlength=len(data.distinct_words))
+            dropout = WordDropout.of(settings.word_dropout, counts_N, data.tokenizer.unk, data.seed)
+        longest = settings.longest
+        train, *valid = [TaggedExamples(tags, words, distinct, longest, dropout) for words, tags in data.texts]
+        return Texts(train, valid[0] if valid else None)
 
     def sample(self, lm: Any, data: TrainingData) -> str:
         """Return the first held-out sentence with the tags that the network gives it."""

@@ -19,6 +19,7 @@ from chainrule.errors import CorpusError
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.system.progress import SILENT, Progress
 from chainrule.tokens.base import line_bounds
+from chainrule.tokens.ids import Encoded
 from chainrule.training.engines.base import Engine
 from chainrule.training.layouts import Lines, Size, choose_layout
 from chainrule.training.objectives import Feed, NextToken, Objective, Sequences, TargetOfSource
@@ -119,6 +120,14 @@ class PairExamples(SequenceExamples):
     sources: Sequences
     next_token: NextToken
 
+    @classmethod
+    def of(cls, data: TrainingData, targets: Encoded, sources: Encoded) -> PairExamples:
+        """Return the pairs of a part of the data, line by line."""
+        assert isinstance(data.sources, Sources)
+        sides = (targets.ids, data.tokenizer.eos), (sources.ids, data.sources.tokenizer.eos)
+        written, given = (Sequences(ids, *line_bounds(ids, eos)) for ids, eos in sides)
+        return cls(written, given, NextToken.of(data.tokenizer, "line"))
+
     @property
     def objective(self) -> TargetOfSource:  # type: ignore[override]
         """The objective, which knows the sources."""
@@ -158,21 +167,6 @@ def size_for(length: int, engine: Engine, settings: TrainingSettings) -> Size:
 def texts_of(data: TrainingData) -> Texts:
     """Return the texts of a language model, as examples."""
     return TextExamples.of(data, NextToken.of(data.tokenizer, data.context))
-
-
-def pairs_of(data: TrainingData) -> Texts:
-    """Return the pairs of a model that is conditioned on sources, as examples."""
-    assert isinstance(data.sources, Sources)
-    next_token, ends = NextToken.of(data.tokenizer, "line"), (data.tokenizer.eos, data.sources.tokenizer.eos)
-
-    def examples(*sides: np.ndarray) -> PairExamples:
-        targets, sources = (Sequences(ids, *line_bounds(ids, eos)) for ids, eos in zip(sides, ends, strict=True))
-        return PairExamples(targets, sources, next_token)
-
-    valid = None
-    if data.valid is not None and data.sources.valid is not None:
-        valid = examples(data.valid.ids, data.sources.valid.ids)
-    return Texts(examples(data.train.ids, data.sources.train.ids), valid)
 
 
 def sample_of(ids: np.ndarray, eos: int, context: Context, tokens: int) -> np.ndarray:
