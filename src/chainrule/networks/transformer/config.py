@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 from chainrule.errors import SettingsError
 from chainrule.networks.config import Checked, positive, share, size
 from chainrule.settings import setting
 
+T = TypeVar("T")
 Preset: TypeAlias = Literal["lecture", "gpt2", "llama", "bert", "bart", "fast"]
 Activation: TypeAlias = Literal["gelu", "gelu_erf", "relu", "relu2", "swiglu"]
 
@@ -41,25 +43,15 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "fast": {"gain": False, "activation": "relu2", "bias": False, "qk_norm": True, "zero_init": True},
     }
 )
-_DEFAULTS: Mapping[str, Any] = MappingProxyType(
-    {
-        "norm": "rmsnorm",
-        "placement": "pre",
-        "gain": True,
-        "activation": "gelu",
-        "positions": "rotary",
-        "bias": True,
-        "tied": True,
-        "qk_norm": False,
-        "zero_init": False,
-        "scaled_embedding": False,
-        "embedding_norm": False,
-    }
-)
-"""The values of the fields that a preset does not set."""
-
 AS_PRESET: Any = None
 """The default of a field that is filled in at construction, from the preset or from other fields."""
+
+
+def as_preset(otherwise: T, explanation: str) -> T:
+    """Return a field that is filled in from the preset; with this value if the preset says nothing of it."""
+    made: Any = setting(otherwise, explanation)
+    field: T = dataclasses.field(default=AS_PRESET, metadata={**made.metadata, "otherwise": otherwise})
+    return field
 
 
 @dataclass(frozen=True)
@@ -81,22 +73,22 @@ class TransformerConfig(Checked):
     head_size: int = size(AS_PRESET, "features of a head (default: width / heads)")
     window: int = size(256, "the most tokens it reads at once", most=1 << 20, common=True)
     hidden: int = size(AS_PRESET, "features inside a block (default: 4 width; 8/3 width with swiglu)")
-    norm: Literal["layernorm", "rmsnorm"] = setting(AS_PRESET, "how features are brought to one size")
-    placement: Literal["pre", "post"] = setting(AS_PRESET, "normalise before each part of a block, or after it")
-    gain: bool = setting(AS_PRESET, "whether norms scale each feature by a learned number")
-    activation: Activation = setting(AS_PRESET, "the activation of the feed-forward part")  # noqa: RUF009
-    positions: Literal["learned", "sinusoidal", "rotary", "alibi", "none"] = setting(
-        AS_PRESET, "how it knows the position of a token"
+    norm: Literal["layernorm", "rmsnorm"] = as_preset("rmsnorm", "how features are brought to one size")
+    placement: Literal["pre", "post"] = as_preset("pre", "normalise before each part of a block, or after it")
+    gain: bool = as_preset(True, "whether norms scale each feature by a learned number")
+    activation: Activation = as_preset("gelu", "the activation of the feed-forward part")  # noqa: RUF009
+    positions: Literal["learned", "sinusoidal", "rotary", "alibi", "none"] = as_preset(
+        "rotary", "how it knows the position of a token"
     )
-    bias: bool = setting(AS_PRESET, "whether products add a bias")
-    tied: bool = setting(AS_PRESET, "use one table for the embeddings and the logits")
-    qk_norm: bool = setting(AS_PRESET, "normalise queries and keys, so that scores stay small")
+    bias: bool = as_preset(True, "whether products add a bias")
+    tied: bool = as_preset(True, "use one table for the embeddings and the logits")
+    qk_norm: bool = as_preset(False, "normalise queries and keys, so that scores stay small")
     qk_gain: bool = setting(False, "whether these norms scale each feature by a learned number")
-    zero_init: bool = setting(
-        AS_PRESET, "zeros in output layers at first, so that each block begins by adding nothing"
+    zero_init: bool = as_preset(
+        False, "zeros in output layers at first, so that each block begins by adding nothing"
     )
-    scaled_embedding: bool = setting(AS_PRESET, "multiply embeddings by sqrt(width)")
-    embedding_norm: bool = setting(AS_PRESET, "normalise the sum of embedding and position")
+    scaled_embedding: bool = as_preset(False, "multiply embeddings by sqrt(width)")
+    embedding_norm: bool = as_preset(False, "normalise the sum of embedding and position")
     initial_std: float = positive(AS_PRESET, "standard deviation of the first weights (default: 1/sqrt(width))")
     rotary_base: float = positive(10000.0, "the base of the rotary angles, t / base^(2i/K)")
     norm_eps: float = positive(1e-5, "a small number that keeps norms from dividing by zero")
@@ -112,7 +104,8 @@ class TransformerConfig(Checked):
         if AS_PRESET in (self.layers, self.width, self.heads, self.window):
             self._check_heads()  # sizes are left open: the rest is filled in once they are chosen
             return
-        self._fill({**_DEFAULTS, **PRESETS.get(self.preset, {})})
+        self._fill(PRESETS.get(self.preset, {}))
+        self._fill({one.name: one.metadata.get("otherwise", AS_PRESET) for one in dataclasses.fields(self)})
         self._check_choices()
         self._fill(
             {
