@@ -13,6 +13,7 @@ import pytest
 import chainrule as cr
 from chainrule.errors import MissingExtraError, SettingsError
 from chainrule.system.progress import SILENT
+from chainrule.training.tracking.loggers import Run
 from chainrule.training.tracking.metrics_log import MetricsLog
 from listening import Listening
 
@@ -109,7 +110,7 @@ def test_values_of_the_setting() -> None:
         trained(None, logger="tensorboard")
     engine: Any = types.SimpleNamespace(flops_per_token=lambda: 1.0, peak_flops=lambda: None)
     with pytest.raises(SettingsError, match="takes a run folder"):
-        MetricsLog(engine, SILENT).open(None, step=0, tokens=0, loggers=["tensorboard"])
+        MetricsLog(engine, SILENT).open(Run(None, {}), 0, ["tensorboard"])
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from chainrule.system.progress.bars import VisibleProgress
 from chainrule.training import loop
 from chainrule.training.engines.torch_engine import TorchEngine
 from chainrule.training.tracking import metrics_log
+from chainrule.training.tracking.loggers import Run
 from chainrule.training.tracking.metrics_log import MetricsLog
 from listening import Listening
 
@@ -89,7 +90,7 @@ def test_what_was_measured_after_the_checkpoint_is_dropped(tmp_path: Path) -> No
         '{"what": "steps", "step": 5}\n{"what": "steps", "step": 9}\nnonsense\n{"what": "st', encoding="utf-8"
     )
     log = MetricsLog(engine(), SILENT)
-    log.open(tmp_path, step=7, tokens=0)
+    log.open(Run(tmp_path, {}, 7), 0)
     log.record("steps", {"step": 8})
     log.close()
     assert [record["step"] for record in records(tmp_path)] == [5, 8]
@@ -104,7 +105,7 @@ def test_measurements_that_cannot_be_written_do_not_end_a_run(
     monkeypatch.setattr(metrics_log, "to_json", full)
     listening = Listening()
     log = MetricsLog(engine(), listening)
-    log.open(tmp_path, step=0, tokens=0)
+    log.open(Run(tmp_path, {}, 0), 0)
     log.record("sample", {"step": 1, "text": ""})
     log.record("sample", {"step": 2, "text": ""})
     log.close()
@@ -141,7 +142,7 @@ def test_tensorboard_gets_the_figures(tmp_path: Path, monkeypatch: pytest.Monkey
     assert ("validation/validation_loss", 12) in points
     assert (points[0], points[-1]) == (("hidden from", 0), ("closed", 0))
     log = MetricsLog(engine(), SILENT)
-    log.open(tmp_path, step=5, tokens=0, loggers=["tensorboard"])
+    log.open(Run(tmp_path, {}, 5), 0, ["tensorboard"])
     log.close()
     assert points[-2] == ("hidden from", 6)  # what was measured after the checkpoint
 

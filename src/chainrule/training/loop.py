@@ -19,6 +19,7 @@ from chainrule.training.objectives import Feed
 from chainrule.training.optim.schedule import factor
 from chainrule.training.planning import Autotune, Pace, long_run
 from chainrule.training.run_state import Place, RunState
+from chainrule.training.tracking.loggers import Run
 from chainrule.training.tracking.metrics_log import MetricsLog
 
 READ_SECONDS = 1.0
@@ -115,8 +116,7 @@ class Loop:
         loggers = {job.settings.logger, "tensorboard" if job.settings.tensorboard else "none"} - {"none"}
         if job.data.run is None and job.is_kept:
             loggers = set()  # the first of many processes, which alone has a run folder, logs for all
-        settings = asdict(job.settings)
-        self.log.open(job.data.run, step=state.step, tokens=state.tokens, loggers=loggers, settings=settings)
+        self.log.open(Run(job.data.run, asdict(job.settings), state.step), state.tokens, loggers)
         if self.is_decided:
             self.log.record("decisions", {"step": state.step, **asdict(state.decisions)})
 

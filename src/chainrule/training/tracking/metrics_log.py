@@ -27,24 +27,16 @@ class MetricsLog:
         self._loggers: dict[str, Logger] = {}
         self._since, self._tokens = time.perf_counter(), 0
 
-    def open(
-        self,
-        run: Path | None,
-        *,
-        step: int,
-        tokens: int,
-        loggers: Iterable[str] = (),
-        settings: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Start to write into a run folder; drop records of steps after `step`, which a crash left.
+    def open(self, run: Run, tokens: int, loggers: Iterable[str] = ()) -> None:
+        """Start to record a run that has read `tokens` tokens, in its folder and for the loggers of these names.
 
-        `loggers` are names of loggers.py, which get the `settings` too.
+        Records of later steps than its step are dropped from the folder; a crash left them.
         """
         self._tokens = tokens
         for name in loggers:
-            self._loggers[name] = open_logger(name, Run(run, settings or {}, step))
-        if run is not None:
-            self._loggers[METRICS] = _open_file(run, step)
+            self._loggers[name] = open_logger(name, run)
+        if run.folder is not None:
+            self._loggers[METRICS] = _open_file(run.folder, run.step)
 
     def close(self) -> None:
         """Close the files; nothing is written from then on."""
