@@ -34,8 +34,8 @@ def curves(kind: str, context: Any, **more: Any) -> tuple[np.ndarray, np.ndarray
     in_torch, on_tape = twins(kind, **values)
     settings, texts = settings_of(kind, **values), data(valid=None, context=context)
     torch.set_num_threads(1)
-    expected = train_network(TorchEngine(in_torch, settings, "cpu"), settings, texts).history
-    found = train_network(TapeEngine(on_tape, settings, np.random.default_rng(0)), settings, texts).history
+    expected = train_network(TorchEngine(in_torch, settings, "cpu"), settings, texts).state.history
+    found = train_network(TapeEngine(on_tape, settings, np.random.default_rng(0)), settings, texts).state.history
     return np.array([step["loss"] for step in expected]), np.array([step["loss"] for step in found])
 
 

@@ -87,11 +87,11 @@ def test_mini_batches_are_shuffled_without_replacement(context: Any) -> None:
 def test_the_best_weights_are_kept_and_patience_ends_a_run() -> None:
     one = trainer(steps=400, validate_every=5, patience=3, optimiser="adam", learning_rate=0.1)
     trained = one.run()
-    losses = [entry["validation_loss"] for entry in trained.history]
-    assert trained.steps < 400
+    losses = [entry["validation_loss"] for entry in trained.state.history]
+    assert trained.state.step < 400
     assert len(losses) == 3 + 1 + int(np.argmin(losses))
     found = one.engine.mean_nats(one.job.valid)
-    assert found == pytest.approx(min(losses), abs=1e-9) == pytest.approx(trained.best_loss)
+    assert found == pytest.approx(min(losses), abs=1e-9) == pytest.approx(trained.state.best_loss)
     for name, parameter in one.network.parameters.items():
         np.testing.assert_array_equal(parameter.out_tensor, trained.best[name])
     assert any(not np.array_equal(trained.best[name], trained.last[name]) for name in trained.best)
@@ -102,7 +102,7 @@ def test_progress_is_reported_as_by_the_loop_of_torch() -> None:
     told = {"steps": 8, "validate_every": 4, "learning_rate": 0.05, "progress": listener}
     trained = trainer(**told).run(lambda: "some text")
     assert listener.tasks == [("training", 8, "steps")]
-    assert listener.done == trained.steps == 8
+    assert listener.done == trained.state.step == 8
     line = r"loss \d+\.\d{3}  validation \d+\.\d{3}  [\d,]+ tokens/s  \d+\.\d GB"
     assert re.fullmatch(line, listener.shown[-1]), listener.shown
     assert listener.notes == []
@@ -184,7 +184,7 @@ def test_minutes_are_kept_and_a_trial_leaves_no_trace(monkeypatch: pytest.Monkey
     now[0] = 0.0
     trained = one.run()
     # 1.2 seconds: all of them are used, for steps mostly
-    assert 90 <= trained.steps <= 120
+    assert 90 <= trained.state.step <= 120
     assert 1.18 <= now[0] <= 1.22
 
 
@@ -319,9 +319,9 @@ def test_a_run_that_was_interrupted_goes_on_bit_for_bit(
         with pytest.raises(Interrupted, match=f"stopped after step {at} of 20; go on with: chainrule resume"):
             trainer(design, **values, run=tmp_path).run()
     resumed = trainer(design, **values, run=tmp_path, resume=True).run()
-    assert (resumed.steps, resumed.tokens) == (20, whole.tokens)
-    assert resumed.history == whole.history
-    assert resumed.best_loss == whole.best_loss
+    assert (resumed.state.step, resumed.state.tokens) == (20, whole.state.tokens)
+    assert resumed.state.history == whole.state.history
+    assert resumed.state.best_loss == whole.state.best_loss
     for expected, found in ((whole.last, resumed.last), (whole.best, resumed.best)):
         assert expected.keys() == found.keys()
         for part in expected:

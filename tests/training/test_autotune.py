@@ -152,15 +152,17 @@ def test_minutes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     values = {"batch": 64, "length": 8, "minutes": 1, "schedule": "linear", "precision": "float32"}
     began = clock.now
     trained = train(seeded(Bigram), parse(TrainingSettings, values), data())
-    assert trained.decisions["total"] is None
-    assert trained.seconds == clock.now - began == pytest.approx(60, abs=0.2)
-    assert 560 < trained.steps < 600
+    assert trained.state.decisions.total is None
+    assert trained.state.seconds == clock.now - began == pytest.approx(60, abs=0.2)
+    assert 560 < trained.state.step < 600
     # the schedule ends when the time does
     assert rates[len(rates) // 2] == pytest.approx(0.5, abs=0.05)
     assert 0 < rates[-1] < 0.01
     # ten validations, the first a tenth into the run
-    assert len(trained.history) == 10
-    assert [entry["step"] for entry in trained.history] == pytest.approx([60 * i for i in range(1, 11)], abs=15)
+    assert len(trained.state.history) == 10
+    assert [entry["step"] for entry in trained.state.history] == pytest.approx(
+        [60 * i for i in range(1, 11)], abs=15
+    )
 
 
 def test_a_machine_that_slows_down_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,8 +174,8 @@ def test_a_machine_that_slows_down_ends_in_time(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(TorchEngine, "take_step", ever_slower)
     trained = train(seeded(Bigram), parse(TrainingSettings, {"batch": 64, "length": 8, "minutes": 1}), data())
-    assert trained.seconds <= 60 * 1.1 + 0.1  # the last step takes a tenth of the time
-    assert trained.history[-1]["step"] == trained.steps
+    assert trained.state.seconds <= 60 * 1.1 + 0.1  # the last step takes a tenth of the time
+    assert trained.state.history[-1]["step"] == trained.state.step
 
 
 def test_of_minutes_and_steps_the_first_to_end_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,17 +187,14 @@ def test_of_minutes_and_steps_the_first_to_end_counts(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(TorchEngine, "take_step", slow_step)
     values = {"batch": 64, "length": 8, "precision": "float32"}  # a trial of another one would take its time
-    assert (
-        train(seeded(Bigram), parse(TrainingSettings, {**values, "minutes": 10, "steps": 50}), data()).steps == 50
-    )
-    assert (
-        train(seeded(Bigram), parse(TrainingSettings, {**values, "minutes": 1, "steps": 500}), data()).steps == 60
-    )
+    limits = {"minutes": 10, "steps": 50}, {"minutes": 1, "steps": 500}
+    runs = [train(seeded(Bigram), parse(TrainingSettings, {**values, **one}), data()) for one in limits]
+    assert [run.state.step for run in runs] == [50, 60]
 
 
 def test_there_is_one_step_however_short_the_time() -> None:
     trained = train(seeded(Bigram), parse(TrainingSettings, {"batch": 64, "length": 8, "minutes": 1e-9}), data())
-    assert trained.steps == len(trained.history) == 1
+    assert trained.state.step == len(trained.state.history) == 1
 
 
 @pytest.mark.parametrize("make", [Bigram, Recurrent])

@@ -45,11 +45,11 @@ HERE = Path(__file__).parent
 
 
 def assert_same(one: Trained, other: Trained) -> None:
-    assert (one.steps, one.tokens, one.best_loss, one.history) == (
-        other.steps,
-        other.tokens,
-        other.best_loss,
-        other.history,
+    assert (one.state.step, one.state.tokens, one.state.best_loss, one.state.history) == (
+        other.state.step,
+        other.state.tokens,
+        other.state.best_loss,
+        other.state.history,
     )
     for name in one.last:
         assert np.array_equal(one.last[name], other.last[name]), name
@@ -292,7 +292,7 @@ def test_a_finished_training_is_not_lost_with_its_checkpoint(
     monkeypatch.setattr(checkpoint, "write_tensors", full_disk)
     progress = Listening()
     found = train(seeded(Bigram), settings(), data(run=tmp_path, progress=progress))
-    assert found.steps == 40
+    assert found.state.step == 40
     assert [
         ("step 40 could not be written" in note, "the model is complete" in note) for note in progress.notes
     ] == [(True, True)]
@@ -468,7 +468,7 @@ def test_checkpoints_are_minutes_apart_and_time_goes_on(tmp_path: Path, monkeypa
     assert clock.saved == [6, 12, 18]
     clock.now = 5.0  # another process, another clock
     trained = train(seeded(Bigram), chosen, data(run=tmp_path, resume=True))
-    assert trained.seconds == 200
+    assert trained.state.seconds == 200
 
 
 def power_failure(running: Any) -> None:
@@ -483,7 +483,7 @@ def test_a_training_whose_steps_were_too_large_goes_on_with_smaller_ones(
         train(seeded(Bigram), settings(), data(run=tmp_path))
     smaller = replace(settings(), learning_rate=1e-9, clip=0.1)
     found = train(seeded(Bigram), smaller, data(run=tmp_path, resume=True))
-    assert found.steps == 40
+    assert found.state.step == 40
     for name, weight in seeded(Bigram).state_dict().items():  # five steps of at most 0.02 an entry, and no more
         assert np.abs(found.last[name] - weight.numpy()).max() <= 5 * 0.021
     with pytest.raises(TrainingError, match="settings batch: 64 then, 32 now"):
@@ -504,7 +504,7 @@ def test_a_resumed_run_may_have_another_length(
         train(seeded(Bigram), constant, data(run=tmp_path))
     progress, longer_settings = Listening(), replace(constant, **longer)
     found = train(seeded(Bigram), longer_settings, data(run=tmp_path, resume=True, progress=progress))
-    assert found.steps == steps
+    assert found.state.step == steps
     assert progress.notes == [f"12 steps are done, of {steps}; the plan was 40"]
     assert_same(found, train(seeded(Bigram), longer_settings, data()))
 
@@ -523,18 +523,18 @@ def test_a_run_may_end_where_it_stands(stop: int, tmp_path: Path, monkeypatch: p
         stopping(patched, stop)
         train(seeded(Bigram), validating, data(run=tmp_path))
     found = train(seeded(Bigram), replace(validating, steps=stop), data(run=tmp_path, resume=True))
-    assert found.steps == found.history[-1]["step"] == stop
-    assert found.best_loss is not None
+    assert found.state.step == found.state.history[-1]["step"] == stop
+    assert found.state.best_loss is not None
 
 
 def test_a_run_that_stalled_goes_on_with_more_patience(tmp_path: Path) -> None:
     stalling = replace(settings(), learning_rate=1e-9, validate_every=2, patience=3, schedule="constant")
     first = train(seeded(Bigram), stalling, data(run=tmp_path))
-    assert first.steps < 40
+    assert first.state.step < 40
     more = replace(stalling, patience=5)
     found = train(seeded(Bigram), more, data(run=tmp_path, resume=True))
     assert_same(found, train(seeded(Bigram), more, data()))
-    assert first.steps < found.steps
+    assert first.state.step < found.state.step
 
 
 def test_a_run_that_patience_ended_needs_more_of_it_to_be_longer(tmp_path: Path) -> None:
@@ -553,8 +553,8 @@ def test_a_longer_run_validates_as_often_as_one_that_was_planned_so(tmp_path: Pa
     longer = replace(constant, steps=100)
     found = train(seeded(Bigram), longer, data(run=tmp_path, resume=True))
     fresh = train(seeded(Bigram), longer, data())
-    assert [one["step"] for one in found.history if one["step"] > 10] == [
-        one["step"] for one in fresh.history if one["step"] > 10
+    assert [one["step"] for one in found.state.history if one["step"] > 10] == [
+        one["step"] for one in fresh.state.history if one["step"] > 10
     ]
     records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     decided = [(one["step"], one["total"]) for one in records if one["what"] == "decisions"]
@@ -591,14 +591,14 @@ def test_parts_may_be_others(tmp_path: Path) -> None:
         train(seeded(make), settings(), data(run=run))
         for steps in (50, 51):  # the second time they are no others
             other = replace(settings(), device_batch=8, steps=steps)
-            assert train(seeded(make), other, data(run=run, resume=True, progress=progress)).steps == steps
+            assert train(seeded(make), other, data(run=run, resume=True, progress=progress)).state.step == steps
         assert sum("is dropped" in note for note in progress.notes) == forgets
 
 
 def test_precision_may_be_another(tmp_path: Path) -> None:
     train(seeded(Bigram), settings(), data(run=tmp_path))
     other = replace(settings(), steps=50, precision="bfloat16")
-    assert train(seeded(Bigram), other, data(run=tmp_path, resume=True)).decisions["bfloat16"]
+    assert train(seeded(Bigram), other, data(run=tmp_path, resume=True)).state.decisions.bfloat16
 
 
 def test_what_was_remembered_in_another_precision_goes_on_in_that_of_now() -> None:
@@ -625,5 +625,5 @@ def test_code_may_be_compiled_from_then_on(
     progress = Listening()
     train(seeded(Recurrent), replace(settings(), compile=before), data(run=tmp_path))
     again = replace(settings(), compile=after, steps=50)
-    assert train(seeded(Recurrent), again, data(run=tmp_path, resume=True, progress=progress)).steps == 50
+    assert train(seeded(Recurrent), again, data(run=tmp_path, resume=True, progress=progress)).state.step == 50
     assert any("is dropped" in note for note in progress.notes)

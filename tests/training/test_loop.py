@@ -48,19 +48,19 @@ def test_it_learns(make: Any, context: Any) -> None:
     """Nine times in ten the next letter follows: the loss falls far below that of guessing, ln 10."""
     network = seeded(make)
     trained = train(network, settings(epochs=10, precision="auto"), data(context))
-    losses = [record["validation_loss"] for record in trained.history]
+    losses = [record["validation_loss"] for record in trained.state.history]
     assert losses[0] > losses[-1]
-    assert trained.best_loss == min(losses) < 1.2 < math.log(10)
-    assert trained.tokens == 10 * len(data().train.ids)
-    assert trained.steps == trained.history[-1]["step"] == trained.decisions["total"]
+    assert trained.state.best_loss == min(losses) < 1.2 < math.log(10)
+    assert trained.state.tokens == 10 * len(data().train.ids)
+    assert trained.state.step == trained.state.history[-1]["step"] == trained.state.decisions.total
     assert not network.training
 
 
 def test_the_network_holds_the_best_weights() -> None:
     network = seeded(Bigram)
     trained = train(network, settings(epochs=40, learning_rate=1.0, schedule="constant"), data())
-    assert trained.best_loss is not None
-    assert trained.best_loss < trained.history[-1]["validation_loss"]
+    assert trained.state.best_loss is not None
+    assert trained.state.best_loss < trained.state.history[-1]["validation_loss"]
     for name, tensor in network.state_dict().items():
         assert np.array_equal(tensor.numpy(), trained.best[name])
     assert not np.array_equal(trained.best["embed.weight"], trained.last["embed.weight"])
@@ -68,7 +68,7 @@ def test_the_network_holds_the_best_weights() -> None:
 
 def test_without_held_out_text_the_last_weights_are_the_best() -> None:
     trained = train(seeded(Bigram), settings(epochs=2), data(valid=False))
-    assert trained.best_loss is None
+    assert trained.state.best_loss is None
     assert all(np.array_equal(trained.best[name], trained.last[name]) for name in trained.last)
 
 
@@ -78,7 +78,7 @@ def test_the_seed_decides_everything(make: Any) -> None:
         train(seeded(make, dropout=0.3), settings(epochs=2), data(seed=seed)) for seed in (1, 1, 2)
     )
     assert same(one, again)
-    assert one.history == again.history
+    assert one.state.history == again.state.history
     assert not same(one, other)
 
 
@@ -108,13 +108,13 @@ def test_a_step_in_parts_trains_as_one_at_once() -> None:
 )
 def test_how_long(values: dict[str, Any], steps: int) -> None:
     """753 tokens are 95 windows of 8 or so: twelve steps of eight windows an epoch."""
-    assert train(seeded(Bigram), settings(**values), data()).steps == steps
+    assert train(seeded(Bigram), settings(**values), data()).state.step == steps
 
 
 def test_a_run_validates_ten_times_or_once_an_epoch() -> None:
-    assert len(train(seeded(Bigram), settings(epochs=1), data()).history) >= 10
-    assert len(train(seeded(Bigram), settings(epochs=15), data()).history) == 15
-    every = train(seeded(Bigram), settings(steps=7, validate_every=3), data()).history
+    assert len(train(seeded(Bigram), settings(epochs=1), data()).state.history) >= 10
+    assert len(train(seeded(Bigram), settings(epochs=15), data()).state.history) == 15
+    every = train(seeded(Bigram), settings(steps=7, validate_every=3), data()).state.history
     assert [record["step"] for record in every] == [3, 6, 7]
 
 
@@ -123,13 +123,13 @@ def test_the_loss_of_training_is_the_mean_since_the_last_validation() -> None:
     network = seeded(Bigram)
     expected = mean_nats(network, data().train.ids)
     trained = train(network, settings(epochs=1, learning_rate=1e-12, validate_every=1000), data())
-    assert trained.history[0]["loss"] == pytest.approx(expected, abs=0.02)  # the last batch is smaller
+    assert trained.state.history[0]["loss"] == pytest.approx(expected, abs=0.02)  # the last batch is smaller
 
 
 def test_patience_ends_a_run() -> None:
     trained = train(seeded(Bigram), settings(steps=500, validate_every=1, learning_rate=1.0, patience=3), data())
-    losses = [record["validation_loss"] for record in trained.history]
-    assert trained.steps < 500
+    losses = [record["validation_loss"] for record in trained.state.history]
+    assert trained.state.step < 500
     assert losses.index(min(losses)) == len(losses) - 1 - 3
 
 
@@ -139,12 +139,12 @@ def test_averaged_weights_are_what_is_validated_and_kept() -> None:
         for kind in ("none", "tail")
     )
     assert same(plain, averaged)  # the average does not disturb training
-    assert plain.best_loss != averaged.best_loss
+    assert plain.state.best_loss != averaged.state.best_loss
     network = seeded(Bigram)
     network.load_state_dict({name: torch.from_numpy(array) for name, array in averaged.best.items()})
     valid = data().valid
     assert valid is not None
-    assert mean_nats(network, valid.ids) == averaged.best_loss
+    assert mean_nats(network, valid.ids) == averaged.state.best_loss
 
 
 def test_validation_is_the_mean_over_every_token() -> None:
@@ -155,7 +155,7 @@ def test_validation_is_the_mean_over_every_token() -> None:
     before = torch.cat([torch.tensor([TOKENIZER.eos]), ids[:-1]])
     nats = sum(network.loss(i[None, None], t[None, None]).nats.item() for i, t in zip(before, ids, strict=True))
     trained = train(network, settings(steps=1, learning_rate=1e-12), data())
-    assert trained.best_loss == pytest.approx(nats / len(ids), abs=1e-4)
+    assert trained.state.best_loss == pytest.approx(nats / len(ids), abs=1e-4)
 
 
 class Broken(Bigram):
@@ -239,8 +239,8 @@ def test_bfloat16_trains_about_as_well() -> None:
         train(seeded(Bigram), settings(epochs=5, precision=precision), data())
         for precision in ("float32", "bfloat16")
     )
-    assert half.decisions["bfloat16"]
-    assert full.best_loss == pytest.approx(half.best_loss, abs=0.02)
+    assert half.state.decisions.bfloat16
+    assert full.state.best_loss == pytest.approx(half.state.best_loss, abs=0.02)
     assert not same(full, half)
 
 
@@ -254,7 +254,7 @@ def test_a_length_beyond_the_window_is_refused() -> None:
 def test_a_text_of_one_line_is_enough(make: Any, context: Any) -> None:
     tiny = TrainingData(TOKENIZER, encoded([3, TOKENIZER.eos]), encoded([TOKENIZER.eos]), context)
     trained = train(seeded(make), settings(epochs=3), tiny)
-    assert (trained.steps, trained.tokens) == (3, 6)
+    assert (trained.state.step, trained.state.tokens) == (3, 6)
 
 
 def test_only_streams_have_lengths_that_vary() -> None:
@@ -264,7 +264,7 @@ def test_only_streams_have_lengths_that_vary() -> None:
 
 def test_lengths_that_vary_change_nothing_but_the_cuts() -> None:
     trained = train(seeded(Recurrent), settings(epochs=2, vary_length=True), data())
-    assert trained.tokens == 2 * len(data().train.ids)
+    assert trained.state.tokens == 2 * len(data().train.ids)
 
 
 def loop_by_hand(network: Any, chosen: TrainingSettings) -> float:
@@ -303,8 +303,8 @@ def test_the_loop_is_that_by_hand(vary: bool) -> None:
     one, other = seeded(Recurrent), seeded(Recurrent)
     trained = train(one, chosen, data())
     loss = loop_by_hand(other, chosen)
-    assert trained.decisions["total"] == 40 > 3 * len(data().train.ids) / 64  # several epochs
-    assert trained.history[-1]["validation_loss"] == pytest.approx(loss, abs=1e-6)
+    assert trained.state.decisions.total == 40 > 3 * len(data().train.ids) / 64  # several epochs
+    assert trained.state.history[-1]["validation_loss"] == pytest.approx(loss, abs=1e-6)
     for name, weight in other.state_dict().items():
         torch.testing.assert_close(torch.from_numpy(trained.last[name]), weight, rtol=1e-5, atol=1e-6)
 

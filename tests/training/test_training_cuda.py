@@ -59,9 +59,9 @@ def test_it_learns(make: Any, context: Any, compiled: str) -> None:
     trained = train(
         seeded(make), settings(steps=60, compile=compiled, device_batch=24), data(context, device="cuda")
     )
-    assert trained.decisions["bfloat16"]
-    assert trained.best_loss is not None
-    assert trained.best_loss < 1.6 < np.log(10)
+    assert trained.state.decisions.bfloat16
+    assert trained.state.best_loss is not None
+    assert trained.state.best_loss < 1.6 < np.log(10)
     assert all(isinstance(array, np.ndarray) and array.dtype == np.float32 for array in trained.best.values())
 
 
@@ -97,7 +97,7 @@ def test_a_run_goes_on_bit_by_bit(
     monkeypatch.setattr(torch_step, "_CLEARLY_FASTER", 1e9)  # what can be recorded is
     chosen = settings(device_batch=None if recorded else 24, compile="no", average="ema")
     whole = train(seeded(make, dropout=0.3), chosen, data("stream", device="cuda"))
-    assert whole.decisions["recorded"] == recorded
+    assert whole.state.decisions.recorded == recorded
     step = loop.Loop._step
 
     def stopped(self: Any) -> None:
@@ -113,7 +113,7 @@ def test_a_run_goes_on_bit_by_bit(
                 train(seeded(make, dropout=0.3), chosen, again)
     again = data("stream", device="cuda", run=tmp_path, resume=True)
     resumed = train(seeded(make, dropout=0.3), chosen, again)
-    assert whole.history == resumed.history
+    assert whole.state.history == resumed.state.history
     for name in whole.last:
         assert np.array_equal(whole.last[name], resumed.last[name])
         assert np.array_equal(whole.best[name], resumed.best[name])

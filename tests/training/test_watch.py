@@ -6,6 +6,7 @@ import io
 import json
 import sys
 import types
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +54,9 @@ def test_a_run_leaves_its_measurements(tmp_path: Path) -> None:
     )
     found = records(tmp_path)
     by_kind = {what: [record for record in found if record["what"] == what] for what in (r["what"] for r in found)}
-    assert by_kind["decisions"] == [{"what": "decisions", "step": 0, **trained.decisions}]
+    assert by_kind["decisions"] == [{"what": "decisions", "step": 0, **asdict(trained.state.decisions)}]
     assert [{**record, "what": None} for record in by_kind["validation"]] == [
-        {**record, "what": None} for record in trained.history
+        {**record, "what": None} for record in trained.state.history
     ]
     assert [record["step"] for record in by_kind["steps"]] == [4, 8, 12]
     for record in by_kind["steps"]:

@@ -19,7 +19,7 @@ def train(settings: TrainingSettings, data: TrainingData) -> TorchBigram:
         logits_VV = network.head(network.features(torch.arange(data.tokenizer.vocab_size)))
     logits_VV[:, data.tokenizer.bos] = -torch.inf
     lm = TorchBigram(logits_VV.log_softmax(-1), data.tokenizer, data.context, BigramSettings())
-    lm.metrics = {"steps": trained.steps, "validation_loss": trained.best_loss}
+    lm.metrics = {"steps": trained.state.step, "validation_loss": trained.state.best_loss}
     return lm
 
 

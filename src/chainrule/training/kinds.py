@@ -185,7 +185,7 @@ def _save_last(engine: Engine, trained: Trained, settings: NeuralSettings, data:
     model = engine.model
     metrics, provenance = model.metrics, model.provenance
     # validations measure averaged weights where there are any, not the last ones
-    nats = trained.history[-1]["validation_loss"] if settings.average == "none" else None
+    nats = trained.state.history[-1]["validation_loss"] if settings.average == "none" else None
     model.metrics, model.provenance = {**metrics, "validation_nats": nats}, data.provenance()
     engine.load_weights(trained.last)
     try:
@@ -197,16 +197,18 @@ def _save_last(engine: Engine, trained: Trained, settings: NeuralSettings, data:
 
 
 def _figures(model: Any, trained: Trained, vocab_size: int) -> dict[str, Any]:
+    state = trained.state
     return {
         "parameters": count_parameters({name: array.shape for name, array in model.tensors().items()}, vocab_size),
-        "steps": trained.steps,
-        "tokens_seen": trained.tokens,
-        "validation_nats": trained.best_loss,
+        "steps": state.step,
+        "tokens_seen": state.tokens,
+        "validation_nats": state.best_loss,
         "validation_tokens": trained.validation_tokens,
-        HISTORY: trained.history,
-        "tokens_per_second_in_training": round(trained.tokens / max(trained.seconds, 1e-9), 1),
+        HISTORY: state.history,
+        "tokens_per_second_in_training": round(state.tokens / max(state.seconds, 1e-9), 1),
         **({EARLIER: round(trained.earlier, 3)} if trained.earlier else {}),
-        **{key: value for key, value in trained.decisions.items() if key in ("bfloat16", "compiled")},
+        "bfloat16": state.decisions.bfloat16,
+        "compiled": state.decisions.compiled,
     }
 
 

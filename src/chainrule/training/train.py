@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from chainrule.contract.kinds import TrainingData
 from chainrule.errors import SettingsError
@@ -26,21 +25,12 @@ class Trained:
     best: Weights
     """The weights with the lowest validation loss; without held-out text, the last (or averaged) weights."""
     last: Weights
-    best_loss: float | None
-    """Nats per token of the best weights on the held-out text."""
-    history: list[dict[str, Any]]
-    """Loss in training and in validation, at each validation."""
-    steps: int
-    tokens: int
-    """The number of targets that were seen."""
-    seconds: float
-    """Wall-clock time of the run, including the time before it was resumed."""
+    state: RunState
+    """Steps, tokens, seconds and losses at the end of the run, and the decisions before its first step."""
     earlier: float
-    """The part of `seconds` that was spent before the run was resumed."""
+    """The part of the seconds that was spent before the run was resumed."""
     validation_tokens: int | None
     """The number of held-out tokens that validations read; None: there was no held-out text."""
-    decisions: dict[str, Any]
-    """Choices made before the first step (precision, compilation, number of steps) and the timings behind them."""
 
 
 def train_network(
@@ -70,18 +60,7 @@ def train_network(
     for note in after_training(settings, state.step, state.best_loss, data.tokenizer.vocab_size):
         data.progress.note(note)
     engine.load_weights(best)
-    return Trained(
-        best,
-        last,
-        state.best_loss,
-        state.history,
-        state.step,
-        state.tokens,
-        state.seconds,
-        earlier,
-        None if loop.valid is None else loop.valid.layout.tokens,
-        asdict(state.decisions),
-    )
+    return Trained(best, last, state, earlier, None if loop.valid is None else loop.valid.layout.tokens)
 
 
 def _begin(job: Job, began: float) -> Loop:
