@@ -16,7 +16,6 @@ from chainrule.settings import parse
 from chainrule.training import loop, planning
 from chainrule.training import train as beginning
 from chainrule.training.engines import torch_step
-from chainrule.training.engines.base import validation_steps
 from chainrule.training.engines.torch_engine import TorchEngine
 from chainrule.training.layouts import Size
 from chainrule.training.objectives import Feed
@@ -144,7 +143,7 @@ def test_minutes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         rates.append(rate)
 
     def slow_validation(self: TorchEngine, texts: Feed, most_steps: int | None = None) -> float:
-        clock.now += 0.02 * len(validation_steps(texts.layout, most_steps))
+        clock.now += 0.02 * len(texts.layout.validation(most_steps))
         return mean_nats(self, texts, most_steps)
 
     monkeypatch.setattr(TorchEngine, "take_step", slow_step)

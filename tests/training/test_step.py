@@ -15,7 +15,7 @@ from chainrule.errors import TrainingError
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 from chainrule.training.engines.cuda_graph import copied
-from chainrule.training.engines.torch_step import MOST_SHAPES, Stepper, is_out_of_memory, smaller_batch
+from chainrule.training.engines.torch_step import MOST_SHAPES, Stepper, is_out_of_memory
 from chainrule.training.layouts import Lines, Rows, Size, Step, Streams, Windows
 from chainrule.training.run_state import Mode, Place
 
@@ -95,7 +95,7 @@ class Greedy(Bigram):
 def test_too_little_memory_is_answered_by_what_fits(most: int, expected: int) -> None:
     """Ten rows of eight are halved: 5, 2 and 1 rows are tried."""
     step, network = Windows(len(IDS), Size(8, 80, 80), 0).epoch(None)[0], Greedy(most)
-    error = smaller_batch(Stepper(network, CPU, Mode()), step, gatherer(IDS, "stream"), Place(1, 0, 0))
+    error = Stepper(network, CPU, Mode()).smaller_batch(step, gatherer(IDS, "stream"), Place(1, 0, 0))
     assert "80 tokens at once do not fit" in str(error)
     assert str(error).endswith(f"set device_batch={expected}")
     assert all(parameter.grad is None for parameter in network.parameters())
@@ -103,7 +103,7 @@ def test_too_little_memory_is_answered_by_what_fits(most: int, expected: int) ->
 
 def test_a_row_that_does_not_fit_is_said() -> None:
     step = Windows(len(IDS), Size(8, 80, 80), 0).epoch(None)[0]
-    error = smaller_batch(Stepper(Greedy(7), CPU, Mode()), step, gatherer(IDS, "stream"), Place(1, 0, 0))
+    error = Stepper(Greedy(7), CPU, Mode()).smaller_batch(step, gatherer(IDS, "stream"), Place(1, 0, 0))
     assert "not even one row of 8 tokens" in str(error)
 
 

@@ -150,6 +150,11 @@ class Layout(ABC):
     def count(self, number: int | None) -> int:
         """Return the number of steps of an epoch, as `len(epoch(number))`."""
 
+    def validation(self, most_steps: int | None = None) -> list[Step]:
+        """Return the steps of a validation, or only the first `most_steps` of them."""
+        epoch = self.epoch(None)
+        return [epoch[number] for number in range(len(epoch))[:most_steps]]
+
     def steps(self, epochs: float) -> int:
         """Return the number of steps of the first `epochs` epochs, at least one."""
         whole = int(epochs)
@@ -173,8 +178,7 @@ class Predicting(Layout):
     @cached_property
     def tokens(self) -> int:  # type: ignore[override]
         """The number of targets of a validation; that of an epoch is about the same."""
-        epoch = self.epoch(None)
-        return sum(epoch[number].targets for number in range(len(epoch)))
+        return sum(step.targets for step in self.validation())
 
     def epoch(self, number: int | None) -> Epoch:
         steps = self.of.epoch(number)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def flatten(value: Any, name: str = "") -> dict[str, Any]:
@@ -16,6 +18,15 @@ def flatten(value: Any, name: str = "") -> dict[str, Any]:
     for key, part in _parts(value):
         found |= flatten(part, f"{name}.{key}" if name else key)
     return found
+
+
+def by_part(values: Mapping[str, T]) -> dict[str, dict[str, T]]:
+    """Return values whose names begin with PART/, by part and then by the rest of the name."""
+    parts: dict[str, dict[str, T]] = {}
+    for name, value in values.items():
+        part, _, rest = name.partition("/")
+        parts.setdefault(part, {})[rest] = value
+    return parts
 
 
 def rebuild(like: Any, leaves: Mapping[str, Any], name: str = "") -> Any:

@@ -19,7 +19,7 @@ import numpy as np
 from chainrule.contract.kinds import TrainingData
 from chainrule.errors import TrainingError
 from chainrule.folder import ModelFolder
-from chainrule.training.layouts import Layout, Step
+from chainrule.training.layouts import Step
 from chainrule.training.objectives import Feed, Gatherer, Objective
 from chainrule.training.run_state import Mode, Place
 from chainrule.training.team import ALONE, Team
@@ -46,6 +46,18 @@ class StepFigures(NamedTuple):
     place: Place
     loss: float
     norm: float
+
+    @classmethod
+    def checked(cls, figures: Iterable[tuple[Place, float, float]]) -> list[StepFigures]:
+        """Return the figures of steps; raise a TrainingError that names a step whose loss or norm is not finite."""
+        found = [cls(*one) for one in figures]
+        for place, loss, norm in found:
+            if not math.isfinite(loss + norm):
+                raise TrainingError(
+                    f"{place}: the {'gradient' if math.isfinite(loss) else 'loss'} is not a finite number; set a "
+                    "lower learning_rate, a smaller clip, or precision=float32"
+                )
+        return found
 
 
 class Timer(Protocol):
@@ -215,6 +227,15 @@ class Engine(ABC):
         The structure of a memory is that of an example which the network makes of a batch, never taken from a file.
         """
 
+    @staticmethod
+    def example_memories(feed: Feed, leaves: Mapping[str, Any], loss: Callable[..., Any]) -> list[Any]:
+        """Return memories, one for each micro-batch, of the structure that those of a snapshot have.
+
+        `leaves` are the arrays in the snapshot, whose names begin with the number of a micro-batch.
+        """
+        batch = feed.gatherer.batch(feed.layout.epoch(None)[0].parts[0])  # any: only the structure matters
+        return [loss(*batch).memory] * (1 + max(int(name.partition(".")[0]) for name in leaves))
+
     def replan(self, step: int, before: float, now: float) -> None:  # noqa: B027 (nor plans)
         """Adapt, after `step` steps, to a run that was expected to have `before` steps and now to have others."""
 
@@ -231,35 +252,3 @@ class Engine(ABC):
     def peak_flops(self) -> float | None:
         """Return the floating-point operations per second of the device at best; None if they are not known."""
         return None
-
-
-def by_part(values: Mapping[str, T]) -> dict[str, dict[str, T]]:
-    """Return values whose names begin with PART/, by part and then by the rest of the name."""
-    parts: dict[str, dict[str, T]] = {}
-    for name, value in values.items():
-        part, _, rest = name.partition("/")
-        parts.setdefault(part, {})[rest] = value
-    return parts
-
-
-def micro_batches(memory: Mapping[str, Any]) -> int:
-    """Return the number of micro-batches of a flattened list of memories: names begin with the number of one."""
-    return 1 + max(int(name.partition(".")[0]) for name in memory)
-
-
-def checked_figures(figures: Iterable[StepFigures]) -> list[StepFigures]:
-    """Return the figures as a list; raise a TrainingError that names a step whose loss or norm is not finite."""
-    found = list(figures)
-    for place, loss, norm in found:
-        if not math.isfinite(loss + norm):
-            raise TrainingError(
-                f"{place}: the {'gradient' if math.isfinite(loss) else 'loss'} is not a finite number; set a "
-                "lower learning_rate, a smaller clip, or precision=float32"
-            )
-    return found
-
-
-def validation_steps(layout: Layout, most_steps: int | None) -> list[Step]:
-    """Return the steps of a validation, or only the first `most_steps` of them."""
-    epoch = layout.epoch(None)
-    return [epoch[number] for number in range(len(epoch) if most_steps is None else min(most_steps, len(epoch)))]

@@ -20,20 +20,8 @@ from chainrule.errors import DamagedFileError, NotANumberError, SettingsError, T
 from chainrule.folder import TENSORS, ModelFolder
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.system.devices import peak_memory
-from chainrule.training.checkpoints.flatten import flatten, rebuild
-from chainrule.training.engines.base import (
-    Engine,
-    Fill,
-    Snapshot,
-    StepFigures,
-    T,
-    Timer,
-    Weights,
-    by_part,
-    checked_figures,
-    micro_batches,
-    validation_steps,
-)
+from chainrule.training.checkpoints.flatten import by_part, flatten, rebuild
+from chainrule.training.engines.base import Engine, Fill, Snapshot, StepFigures, T, Timer, Weights
 from chainrule.training.layouts import Step
 from chainrule.training.objectives import Feed, Gatherer, Objective
 from chainrule.training.run_state import Mode, Place
@@ -143,7 +131,7 @@ class TapeEngine(Engine):
             ) from None
         self.memories = after if feed.layout.carries else []
         # checked immediately: the figures are there without waiting, and a failed step must not be followed up
-        self._figures += checked_figures([StepFigures(place, loss, self.optimiser.step(rate))])
+        self._figures += StepFigures.checked([(place, loss, self.optimiser.step(rate))])
 
     def _gradients(self, gatherer: Gatherer, step: Step) -> tuple[float, list[Any]]:
         """Add the gradients of the mean loss of a step, by micro-batches; returns the mean and the memories."""
@@ -170,7 +158,7 @@ class TapeEngine(Engine):
     # -- validations --------------------------------------------------------------------------------------
 
     def mean_nats(self, feed: Feed, most_steps: int | None = None) -> float:
-        steps = validation_steps(feed.layout, most_steps)
+        steps = feed.layout.validation(most_steps)
         loss = partial(self.network.loss, count=1, is_measured=True)
         try:
             with no_grad():
@@ -210,9 +198,8 @@ class TapeEngine(Engine):
         self.optimiser.load(parts.get("optimiser", {}), snapshot.counts)
         remembered = parts.get("memory", {})
         if remembered and feed is not None:
-            batch = feed.gatherer.batch(feed.layout.epoch(None)[0].parts[0])  # any: only the structure matters
             with no_grad():
-                like = [self.network.loss(*batch).memory] * micro_batches(remembered)
+                like = self.example_memories(feed, remembered, self.network.loss)
             self.memories = rebuild(like, remembered)
         self.randomness.bit_generator.state = json.loads(parts["random"]["numpy"].tobytes())
 

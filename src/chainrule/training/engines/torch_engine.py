@@ -22,29 +22,10 @@ from chainrule.networks.loss import BLOCK
 from chainrule.networks.network import Trainable
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.system.devices import choose_device, current_device, peak_flops, peak_memory
-from chainrule.training.checkpoints.flatten import flatten, rebuild
-from chainrule.training.engines.base import (
-    Engine,
-    Fill,
-    Snapshot,
-    StepFigures,
-    T,
-    Timer,
-    Weights,
-    by_part,
-    checked_figures,
-    micro_batches,
-    validation_steps,
-)
+from chainrule.training.checkpoints.flatten import by_part, flatten, rebuild
+from chainrule.training.engines.base import Engine, Fill, Snapshot, StepFigures, T, Timer, Weights
 from chainrule.training.engines.torch_batches import torch_gatherer
-from chainrule.training.engines.torch_step import (
-    Memories,
-    Stepper,
-    choose_mode,
-    is_from_compiler,
-    is_out_of_memory,
-    smaller_batch,
-)
+from chainrule.training.engines.torch_step import Memories, Stepper, choose_mode, is_from_compiler, is_out_of_memory
 from chainrule.training.layouts import Step
 from chainrule.training.objectives import Feed, Gatherer, Objective
 from chainrule.training.optim.optimisers import Optimiser, WeightAverage, make_optimiser
@@ -186,7 +167,7 @@ class TorchEngine(Engine):
             raise TrainingError(f"{place}: too little memory on {self.device}: set a smaller device_batch")
         # only here, outside the except block, is the memory of the failed attempt free again
         self.optimiser.forget()
-        raise smaller_batch(self.stepper, step, feed.gatherer, place)
+        raise self.stepper.smaller_batch(step, feed.gatherer, place)
 
     def read_figures(self) -> list[StepFigures]:
         if not self._pending:
@@ -195,7 +176,7 @@ class TorchEngine(Engine):
         self._pending = []
         # one transfer for all: each would wait for the device
         figures = torch.stack([self.team.summed(torch.stack(losses)), torch.stack(norms)]).tolist()
-        return checked_figures(map(StepFigures, places, *figures))
+        return StepFigures.checked(zip(places, *figures, strict=True))
 
     @property
     def learning_rate(self) -> float:
@@ -220,7 +201,7 @@ class TorchEngine(Engine):
                 self.network.train()
 
     def mean_nats(self, feed: Feed, most_steps: int | None = None) -> float:
-        steps = [self.team.share(step) for step in validation_steps(feed.layout, most_steps)]
+        steps = [self.team.share(step) for step in feed.layout.validation(most_steps)]
         try:
             return self._mean_nats(feed, steps)
         except (RuntimeError, MemoryError) as error:
@@ -294,8 +275,7 @@ class TorchEngine(Engine):
         self.average.load(parts.get("average", {}), snapshot.counts["average_count"])
         remembered = self.team.own_rows(parts.get("memory", {}))
         if remembered and feed is not None:
-            batch = feed.gatherer.batch(feed.layout.epoch(None)[0].parts[0])  # any: only the structure matters
-            like = [self.stepper.plain_loss(*batch).memory] * micro_batches(remembered)
+            like = self.example_memories(feed, remembered, self.stepper.plain_loss)
             # with the dtype and device that it has now: a run may be resumed in another precision
             leaves = {
                 name: remembered[name].to(leaf) if isinstance(leaf, Tensor) else remembered[name]

@@ -120,6 +120,37 @@ class Stepper:
         shapes = [compiled_shape(rows.width, layout) for rows in step.parts]
         return replace(step, parts=[_padded(rows, *shape) for rows, shape in zip(step.parts, shapes, strict=True)])
 
+    def smaller_batch(self, step: Step, gatherer: Gatherer, place: Place) -> TrainingError:
+        """Return the error for a step that does not fit into memory; it proposes a device_batch that fits."""
+        largest = max(step.parts, key=lambda rows: len(rows.starts_B) * rows.width)
+        count = len(largest.starts_B) // 2
+        while count >= 1:
+            if self._fits(Step([largest.taken(slice(-count, None))]), gatherer):
+                return TrainingError(
+                    f"{place}: {len(largest.starts_B) * largest.width:,} tokens at once do not fit into the memory "
+                    f"of {self.device}; {count * largest.width:,} do: set device_batch={count * largest.width}"
+                )
+            count //= 2
+        return TrainingError(
+            f"{place}: not even one row of {largest.width:,} tokens fits into the memory of {self.device}: "
+            "set a smaller length, or make the network smaller"
+        )
+
+    def _fits(self, step: Step, gatherer: Gatherer) -> bool:
+        """Return True if the gradients of a step can be computed; no gradient is left behind."""
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        fits = True
+        try:
+            self.gradients(step, gatherer, [])
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            fits = False
+        for parameter in self.network.parameters():
+            parameter.grad = None
+        return fits
+
 
 # -- errors -----------------------------------------------------------------------------------------------
 
@@ -178,39 +209,6 @@ def _padded(rows: Rows, count: int, width: int) -> Rows:
 def is_from_compiler(error: BaseException) -> bool:
     """Return True if an error comes from torch.compile: there is no C++ compiler, or it cannot compile the code."""
     return type(error).__module__.startswith(("torch._dynamo", "torch._inductor"))
-
-
-def smaller_batch(stepper: Stepper, step: Step, gatherer: Gatherer, place: Place) -> TrainingError:
-    """Return the error for a step that does not fit into memory; it proposes a device_batch that fits."""
-    largest = max(step.parts, key=lambda rows: len(rows.starts_B) * rows.width)
-    count = len(largest.starts_B) // 2
-    while count >= 1:
-        if _fits(stepper, Step([largest.taken(slice(-count, None))]), gatherer):
-            return TrainingError(
-                f"{place}: {len(largest.starts_B) * largest.width:,} tokens at once do not fit into the memory of "
-                f"{stepper.device}; {count * largest.width:,} do: set device_batch={count * largest.width}"
-            )
-        count //= 2
-    return TrainingError(
-        f"{place}: not even one row of {largest.width:,} tokens fits into the memory of {stepper.device}: "
-        "set a smaller length, or make the network smaller"
-    )
-
-
-def _fits(stepper: Stepper, step: Step, gatherer: Gatherer) -> bool:
-    """Return True if the gradients of a step can be computed; no gradient is left behind."""
-    if stepper.device.type == "cuda":
-        torch.cuda.empty_cache()
-    fits = True
-    try:
-        stepper.gradients(step, gatherer, [])
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        fits = False
-    for parameter in stepper.network.parameters():
-        parameter.grad = None
-    return fits
 
 
 # -- the choice of a mode -------------------------------------------------------------------------------
