@@ -11,6 +11,7 @@ from chainrule.arrays import PAD, Array, check_ids
 from chainrule.contract.lm import Context, start_token
 from chainrule.inference.torch_model import TorchModel
 from chainrule.masked.contract import MaskedModel
+from chainrule.networks.precision import wide_type
 from chainrule.networks.transformer.masked import MaskedTransformer
 from chainrule.tokens.base import Tokenizer
 
@@ -45,7 +46,7 @@ class EncoderModel(TorchModel, MaskedModel):
         features_BSD = self.network(ids_BS.clamp(min=0), is_token_BS if has_padding else None)
         features_ND = features_BSD[ids_BS == self.mask]
         logits_NV = self.network.logits(features_ND)
-        logits_NV = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))
+        logits_NV = logits_NV.to(wide_type(logits_NV))
         logits_NV[:, self.tokenizer.bos] = -torch.inf
         # ln p(x) = z_x - ln Σ e^z
         log_probs_NV: Tensor = logits_NV.log_softmax(dim=-1)

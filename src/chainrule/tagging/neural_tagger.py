@@ -13,6 +13,7 @@ from chainrule.arrays import batches, pad
 from chainrule.contract.model import Model
 from chainrule.errors import ModelError
 from chainrule.inference.torch_model import TorchModel
+from chainrule.networks.precision import wide_type
 from chainrule.networks.tagging.tagger import ENCODER, TaggerNetwork
 from chainrule.tagging.contract import FREQUENT, PRETRAINED, Tagger
 from chainrule.tagging.reading import SubwordReader, WordReader, numbered
@@ -71,8 +72,7 @@ class NeuralTagger(TorchModel, Tagger):
             inputs = distinct.inputs(pad([every[starts[i] : starts[i] + sizes[i]] for i in some]))
             tensors = (torch.from_numpy(np.ascontiguousarray(array)).to(self.torch_device) for array in inputs)
             logits_BTK = self.network(type(inputs)(*tensors))
-            wide = torch.promote_types(logits_BTK.dtype, torch.float32)
-            log_probs_BTK = logits_BTK.to(wide).log_softmax(dim=-1).cpu().numpy()
+            log_probs_BTK = logits_BTK.to(wide_type(logits_BTK)).log_softmax(dim=-1).cpu().numpy()
             for i, log_probs_TK in zip(some, log_probs_BTK, strict=True):
                 found[starts[i] + skips[i] : starts[i] + sizes[i]] = log_probs_TK[skips[i] : sizes[i]]
         return np.split(found, ends[:-1])

@@ -19,7 +19,7 @@ from chainrule.networks.transformer.stack import Encoder
 class MaskedTransformer(Trainable):
     """A Transformer that reads a row with hidden tokens, in both directions, and predicts these."""
 
-    def __init__(self, config: MaskedSettings, vocab_size: int, bos: int = 0) -> None:
+    def __init__(self, config: MaskedSettings, vocab_size: int) -> None:
         super().__init__()
         self.config = config
         # one of the places in the window is that of the token before a row
