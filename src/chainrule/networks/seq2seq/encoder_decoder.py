@@ -21,6 +21,7 @@ from torch.nn.functional import pad
 from chainrule.arrays import PAD
 from chainrule.networks.memory import ArrayMemory, Memory
 from chainrule.networks.network import BatchLoss, Network, Reading
+from chainrule.networks.transformer.attention import Kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,18 +117,11 @@ class EncoderDecoder(Network):
         """Return the features of whole targets, [B, T, D], with gradients."""
 
     @abstractmethod
-    def forward(
-        self,
-        ids_BT: Tensor,
-        memory: Any = None,
-        is_token_BT: Tensor | None = None,
-        *,
-        kept: list[Tensor] | None = None,
-    ) -> Reading:
-        """Read on from a memory, which is not None.
+    def read_on(self, ids_BT: Tensor, memory: Any, is_token_BT: Tensor | None, kept: Kept = None) -> Reading:
+        """Read on from a memory, as `Network.forward` does."""
 
-        The attention weights of each layer, [B, H, T, S], are appended to the list `kept`.
-        """
+    def forward(self, ids_BT: Tensor, memory: Any = None, is_token_BT: Tensor | None = None) -> Reading:
+        return self.read_on(ids_BT, memory, is_token_BT)
 
     def begin(self, batch_size: int) -> Memory:
         raise ValueError("an encoder-decoder begins from sources: begin_from")

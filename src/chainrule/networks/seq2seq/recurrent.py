@@ -29,6 +29,7 @@ from chainrule.networks.regularise import EmbeddingDropout, VariationalDropout
 from chainrule.networks.seq2seq.alignment import Alignment
 from chainrule.networks.seq2seq.config import Seq2SeqSettings
 from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder, SourcedMemory, Sources
+from chainrule.networks.transformer.attention import Kept
 
 
 @dataclass(frozen=True)
@@ -113,14 +114,7 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         features_BTD: Tensor = self(ids_BT, encoded).features_BTD
         return features_BTD
 
-    def forward(
-        self,
-        ids_BT: Tensor,
-        memory: Any = None,
-        is_token_BT: Tensor | None = None,
-        *,
-        kept: list[Tensor] | None = None,
-    ) -> Reading:
+    def read_on(self, ids_BT: Tensor, memory: Any, is_token_BT: Tensor | None, kept: Kept = None) -> Reading:
         target: DecoderMemory = memory.target
         embedded_BTD = self.input_dropout(self._embed(self.embedding, ids_BT))
         seen = memory.sources.seen()
@@ -149,12 +143,12 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         target: DecoderMemory,
         lengths_B: Tensor | None,
         seen: Sources,
-        kept: list[Tensor] | None,
+        kept: Kept,
     ) -> tuple[Tensor, tuple[CellState, ...]]:
         """Return the same with feeding, step by step: h̃_{t-1} is part of the input at t."""
         states, found_BD = target.states, target.found_BD
         found: list[Tensor] = []
-        weights: list[Tensor] | None = None if kept is None else []
+        weights: Kept = None if kept is None else []
         for t in range(embedded_BTD.shape[1]):
             goes_on_B = None if lengths_B is None else (t < lengths_B).long()
             x_B1D = torch.cat([embedded_BTD[:, t : t + 1], found_BD[:, None].to(embedded_BTD.dtype)], dim=-1)
@@ -166,7 +160,7 @@ class RecurrentEncoderDecoder(EncoderDecoder):
             kept.append(torch.cat(weights, dim=2))
         return torch.cat(found, dim=1), states
 
-    def _find(self, h_BTD: Tensor, seen: Sources, kept: list[Tensor] | None) -> Tensor:
+    def _find(self, h_BTD: Tensor, seen: Sources, kept: Kept) -> Tensor:
         """h̃_t = tanh(W [c_t; h_t]); without attention, h_t."""
         if self.alignment is None or self.mix is None:
             return h_BTD

@@ -16,7 +16,7 @@ from chainrule.networks.layers import Head
 from chainrule.networks.network import Reading, Table
 from chainrule.networks.seq2seq.config import Seq2SeqSettings
 from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder, SourcedMemory, Sources
-from chainrule.networks.transformer.attention import CrossAttention, SourceView
+from chainrule.networks.transformer.attention import CrossAttention, Kept, SourceView
 from chainrule.networks.transformer.decoder import Transformer
 from chainrule.networks.transformer.stack import Encoder
 
@@ -57,14 +57,7 @@ class TransformerEncoderDecoder(EncoderDecoder):
     def restart(self, memory: SourcedMemory) -> SourcedMemory:
         return SourcedMemory(self.decoder.begin(len(memory.sources)), memory.sources)
 
-    def forward(
-        self,
-        ids_BT: Tensor,
-        memory: Any = None,
-        is_token_BT: Tensor | None = None,
-        *,
-        kept: list[Tensor] | None = None,
-    ) -> Reading:
+    def read_on(self, ids_BT: Tensor, memory: Any, is_token_BT: Tensor | None, kept: Kept = None) -> Reading:
         reading = self.decoder(ids_BT, memory.target, is_token_BT, self._seen(memory.sources, kept))
         return Reading(reading.features_BTD, SourcedMemory(reading.memory, memory.sources))
 
@@ -76,7 +69,7 @@ class TransformerEncoderDecoder(EncoderDecoder):
     def _crosses(self) -> list[CrossAttention]:
         return [block.cross for block in self.decoder.blocks]  # type: ignore[misc]
 
-    def _seen(self, sources: Sources, kept: list[Tensor] | None = None) -> Callable[[int], SourceView]:
+    def _seen(self, sources: Sources, kept: Kept = None) -> Callable[[int], SourceView]:
         """Return the view of the sources by each layer, as a function of the layer."""
         seen = sources.seen()
         dropout = self.decoder.config.attention_dropout if self.training else 0.0

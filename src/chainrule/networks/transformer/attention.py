@@ -26,6 +26,9 @@ from chainrule.networks.transformer.positions import rotate
 Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 """A function from q_BHTK, and the k_BGTK and v_BGTK of the same tokens, to the attention output, [B, H, T, K]."""
 
+Kept: TypeAlias = list[Tensor] | None
+"""A list to which the attention weights of each layer, [B, H, T, S], are appended; None: nobody asks for them."""
+
 
 def attention_weights(q_BHTK: Tensor, k_BGSK: Tensor, mask: Tensor | None = None) -> Tensor:
     """Return the attention weight of each key for each query, [B, H, T, S]; a row sums to one.
@@ -169,8 +172,7 @@ class SourceView(NamedTuple):
     v_NGSK: Tensor
     is_token_NS: Tensor
     dropout: float = 0.0
-    kept: list[Tensor] | None = None
-    """A list to which the attention weights [N, H, T, S] are appended, for explanations."""
+    kept: Kept = None
 
     def attend(self, q_NHQK: Tensor) -> Tensor:
         """Return the output of attention to the tokens of each source."""
