@@ -11,7 +11,6 @@ does so for one token a row, without the host ever waiting for the device.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -20,10 +19,10 @@ from torch import Tensor
 from chainrule.networks.layers import Head
 from chainrule.networks.network import Network, Reading, Table
 from chainrule.networks.precision import working_type
-from chainrule.networks.transformer.attention import Attend, SourceView, fused_attention, single_query_attention
+from chainrule.networks.transformer.attention import Attend, fused_attention, single_query_attention
 from chainrule.networks.transformer.cache import Cache, empty_cache, write_at
 from chainrule.networks.transformer.config import TransformerConfig
-from chainrule.networks.transformer.stack import Stack
+from chainrule.networks.transformer.stack import Stack, Views
 
 _FIRST_CAPACITY = 64
 
@@ -65,16 +64,9 @@ class Transformer(Stack, Network):
         return empty_cache(shape_LBGK, config.window, capacity, like)
 
     def forward(
-        self,
-        ids_BT: Tensor,
-        memory: Cache | None = None,
-        is_token_BT: Tensor | None = None,
-        source: Callable[[int], SourceView] | None = None,
+        self, ids_BT: Tensor, memory: Cache | None = None, is_token_BT: Tensor | None = None, source: Views = None
     ) -> Reading:
-        """Read on from a cache, without gradients; or, without one, read a window and return no cache.
-
-        `source(l)` is the view that layer l has of a source, in a decoder that attends to one.
-        """
+        """Read on from a cache, without gradients; or, without one, read a window and return no cache."""
         if memory is not None:
             with torch.no_grad():
                 return self._read_on(ids_BT, memory, is_token_BT, source)
@@ -84,13 +76,7 @@ class Transformer(Stack, Network):
         attend_all = self._attending(slice(0, T), T, ids_BT.device)
         return Reading(self.features(ids_BT, slice(0, T), lambda layer: attend_all, source), None)
 
-    def _read_on(
-        self,
-        ids_BT: Tensor,
-        memory: Cache,
-        is_token_BT: Tensor | None,
-        source: Callable[[int], SourceView] | None,
-    ) -> Reading:
+    def _read_on(self, ids_BT: Tensor, memory: Cache, is_token_BT: Tensor | None, source: Views) -> Reading:
         appending = memory.append(ids_BT.shape[1], is_token_BT)
         attend_all = self._attending(appending.places, appending.span, ids_BT.device)
 

@@ -21,6 +21,8 @@ from chainrule.networks.transformer.positions import Positions
 
 Attends: TypeAlias = Callable[[int], Attend]
 """The attention function of each layer, by the layer's index."""
+Views: TypeAlias = Callable[[int], SourceView] | None
+"""The view that each layer of a decoder has of a source, by the layer's index; None without a source."""
 
 
 class Layers(nn.Module):
@@ -67,17 +69,8 @@ class Layers(nn.Module):
         # in the working precision, since x is read and written more often than anything else
         return x_BTD.to(working_type(x_BTD))
 
-    def through(
-        self,
-        x_BTD: Tensor,
-        places: slice | Tensor,
-        attends: Attends,
-        source: Callable[[int], SourceView] | None = None,
-    ) -> Tensor:
-        """Return Norm(xᴸ), the output of the blocks for x⁰ at these positions; layer l attends by `attends(l)`.
-
-        `source(l)` is the view that layer l has of a source, in a decoder that attends to one.
-        """
+    def through(self, x_BTD: Tensor, places: slice | Tensor, attends: Attends, source: Views = None) -> Tensor:
+        """Return Norm(xᴸ), the output of the blocks for x⁰ at these positions; layer l attends by `attends(l)`."""
         if self.config.embedding_dropout and self.training:
             x_BTD = F.dropout(x_BTD, self.config.embedding_dropout)
         rotation = self.positions.rotation(places)
@@ -133,13 +126,7 @@ class Stack(Layers):
             x_BTD = x_BTD * math.sqrt(self.config.width)
         return self.placed(x_BTD, places)
 
-    def features(
-        self,
-        ids_BT: Tensor,
-        places: slice | Tensor,
-        attends: Attends,
-        source: Callable[[int], SourceView] | None = None,
-    ) -> Tensor:
+    def features(self, ids_BT: Tensor, places: slice | Tensor, attends: Attends, source: Views = None) -> Tensor:
         """Return Norm(xᴸ), the features of tokens at these positions; the arguments are those of `through`."""
         return self.through(self.embed(ids_BT, places), places, attends, source)
 
