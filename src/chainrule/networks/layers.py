@@ -56,8 +56,7 @@ class Head(nn.Module):
 
     W has a few rows more than there are tokens, for speed. These padding rows are part of the softmax in training,
     where their probability soon is close to 0, and are cut off when the loss is measured or probabilities are
-    computed. So are extra ids above the vocabulary, such as that of [MASK], unless training predicts them: then
-    they are part of the measured loss.
+    computed. So are `extra` ids above the vocabulary, such as that of [MASK].
     """
 
     def __init__(
@@ -68,12 +67,11 @@ class Head(nn.Module):
         tied_to: nn.Parameter | None = None,
         bias: bool = False,
         extra: int = 0,
-        extra_targets: bool = False,
     ) -> None:
-        """`extra` ids follow those of the vocabulary; `extra_targets`: they are predicted in training too."""
         super().__init__()
         self.vocab_size = vocab_size
-        self.measured = vocab_size + (extra if extra_targets else 0)
+        self.measured = vocab_size
+        """The number of ids in the measured loss; a network that learns to predict extra ones adds them."""
         self.float8 = False  # True: training multiplies in 8 bits, as only the newest GPUs can
         rows = padded_size(vocab_size + extra)
         self.weight = nn.Parameter(torch.empty(rows, width)) if tied_to is None else tied_to
@@ -96,14 +94,11 @@ class Head(nn.Module):
         return best_nats(features_ND, self.weight[: self.measured], bias_V, targets_N)
 
 
-def make_head(
-    width: int, vocab_size: int, tied_to: nn.Parameter | None, *, extra: int = 0, extra_targets: bool = False
-) -> tuple[nn.Module, Head]:
+def make_head(width: int, vocab_size: int, tied_to: nn.Parameter | None, extra: int = 0) -> tuple[nn.Module, Head]:
     """Return the head, after a projection of the features to the width of the table that it is tied to, if any."""
     inner = width if tied_to is None else tied_to.shape[1]
     projection = nn.Identity() if inner == width else nn.Linear(width, inner, bias=False)
-    head = Head(inner, vocab_size, tied_to=tied_to, bias=True, extra=extra, extra_targets=extra_targets)
-    return projection, head
+    return projection, Head(inner, vocab_size, tied_to=tied_to, bias=True, extra=extra)
 
 
 def last_of_rows(features_BTD: Tensor, lengths_B: Tensor | None, before_BD: Tensor) -> Tensor:

@@ -54,7 +54,7 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         self.config, self.window, self.source_window = config, None, None
         self.label_smoothing = config.label_smoothing
         cell, width = config.recurrent_cell, config.width
-        extra, predicts_extra = config.extra_ids, config.pretrain == "spans"
+        extra = config.extra_ids
         self.embedding = Embedding(vocab_size + extra, width, tied=config.tied)
         self.source_embedding = None if shares else Embedding(source_size + extra, width, tied=False)
         self.encoder = BothWays(cell, width, width, config.layers, config.dropout, both=config.bidirectional)
@@ -68,9 +68,8 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         self.alignment = None if config.attention == "none" else Alignment(config.attention, width)
         self.mix = None if self.alignment is None else nn.Linear(2 * width, width, bias=False)
         tied_to = self.embedding.weight if config.tied else None
-        self.projection, self.head = make_head(
-            width, vocab_size, tied_to, extra=extra, extra_targets=predicts_extra
-        )
+        self.projection, self.head = make_head(width, vocab_size, tied_to, extra)
+        self.head.measured += extra if config.pretrain == "spans" else 0
         self.token_dropout = EmbeddingDropout(config.token_dropout)
         self.dropout, self.input_dropout = nn.Dropout(config.dropout), VariationalDropout(config.dropout)
 

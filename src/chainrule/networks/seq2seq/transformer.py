@@ -33,8 +33,9 @@ class TransformerEncoderDecoder(EncoderDecoder):
         self.window, self.source_window = config.longest_sides
         self.source_start = bos if config.source_start else None
         self.label_smoothing = config.label_smoothing
-        extra, predicts_extra = config.extra_ids, config.pretrain == "spans"
-        self.decoder = Transformer(design, vocab_size, bos, crosses=True, extra=extra, extra_targets=predicts_extra)
+        extra = config.extra_ids
+        self.decoder = Transformer(design, vocab_size, bos, crosses=True, extra=extra)
+        self.head.measured += extra if config.pretrain == "spans" else 0
         shared = self.decoder.embedding if shares else None
         self.encoder = Encoder(design, source_size + extra, embedding=shared)
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.norms import rms_norm
-from chainrule.networks.transformer.positions import rotate
+from chainrule.networks.transformer.positions import Rotation, rotate
 
 Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 """A function from q_BHTK, and the k_BGTK and v_BGTK of the same tokens, to the attention output, [B, H, T, K]."""
@@ -116,7 +116,7 @@ class SelfAttention(nn.Module):
         self.qkv = nn.Linear(config.width, (self.heads + 2 * self.kv_heads) * self.head_size, bias=config.bias)
         self.out = nn.Linear(self.heads * self.head_size, config.width, bias=config.bias)
 
-    def forward(self, x_BTD: Tensor, rotation: tuple[Tensor, Tensor] | None, attend: Attend) -> Tensor:
+    def forward(self, x_BTD: Tensor, rotation: Rotation, attend: Attend) -> Tensor:
         B, T, _ = x_BTD.shape
         qkv_BTHK = self.qkv(x_BTD).view(B, T, self.heads + 2 * self.kv_heads, self.head_size)
         if self.qk_norm or rotation is not None:

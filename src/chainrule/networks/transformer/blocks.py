@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from chainrule.networks.transformer.attention import Attend, CrossAttention, SelfAttention, SourceView
 from chainrule.networks.transformer.config import Activation, TransformerConfig
 from chainrule.networks.transformer.norms import rms_norm
+from chainrule.networks.transformer.positions import Rotation
 
 
 class Norm(nn.Module):
@@ -93,11 +94,7 @@ class Block(nn.Module):
         self.feedforward_norm, self.feedforward = Norm(config), FeedForward(config)
 
     def forward(
-        self,
-        x_BTD: Tensor,
-        rotation: tuple[Tensor, Tensor] | None,
-        attend: Attend,
-        source: SourceView | None = None,
+        self, x_BTD: Tensor, rotation: Rotation, attend: Attend, source: SourceView | None = None
     ) -> Tensor:
         """`source` is for cross-attention; None in a block that has none."""
         x_BTD = self._added(x_BTD, self.attention_norm, lambda x: self.attention(x, rotation, attend))

@@ -33,23 +33,16 @@ class Transformer(Stack, Network):
     uses_every_weight, keeps_cache = True, True
 
     def __init__(
-        self,
-        config: TransformerConfig,
-        vocab_size: int,
-        bos: int = 0,
-        *,
-        crosses: bool = False,
-        extra: int = 0,
-        extra_targets: bool = False,
+        self, config: TransformerConfig, vocab_size: int, bos: int = 0, *, crosses: bool = False, extra: int = 0
     ) -> None:
         """`crosses`: its blocks attend to a source as well, which `forward` is then given.
 
-        `extra` ids above the vocabulary have embeddings too; `extra_targets`: they are predicted in training.
+        `extra` ids above the vocabulary have embeddings too.
         """
         super().__init__(config, vocab_size + extra, crosses=crosses)
         self.window = config.window
         tied_to = self.embedding if config.tied else None
-        self.head = Head(config.width, vocab_size, tied_to=tied_to, extra=extra, extra_targets=extra_targets)
+        self.head = Head(config.width, vocab_size, tied_to=tied_to, extra=extra)
         self.initialise(self.embedding, self.head.weight)
 
     def table(self) -> Table:

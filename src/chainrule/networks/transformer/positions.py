@@ -7,11 +7,15 @@ lowers the scores of distant keys. Tables have a row for each position t of the 
 from __future__ import annotations
 
 import math
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from chainrule.networks.transformer.config import TransformerConfig
+
+Rotation: TypeAlias = tuple[Tensor, Tensor] | None
+"""cos and sin for `rotate`; None if positions are not rotary."""
 
 
 def sinusoidal_table(window: int, width: int) -> Tensor:
@@ -93,7 +97,7 @@ class Positions(nn.Module):
         self.register_buffer("sin_TK", sin_TK, persistent=False)
         self.register_buffer("slopes_H", slopes_H, persistent=False)
 
-    def rotation(self, places: slice | Tensor) -> tuple[Tensor, Tensor] | None:
+    def rotation(self, places: slice | Tensor) -> Rotation:
         """Return cos and sin for `rotate` of queries and keys [..., T, H, K]; None if positions are not rotary."""
         if self.cos_TK is None or self.sin_TK is None:
             return None
