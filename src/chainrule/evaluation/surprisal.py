@@ -96,7 +96,7 @@ class Scores:
         return f"<Scores of {len(self):,} texts, {len(self.ids):,} tokens>"
 
     def _repr_html_(self) -> str:
-        rows, left = [], MOST_TOKENS
+        rows, left = list[list[str]](), MOST_TOKENS
         for one, bits, perplexity in zip(self[:MOST_TEXTS], self.nats / math.log(2), self.perplexity, strict=False):
             if rows and len(one.ids) > left:
                 break

@@ -86,7 +86,9 @@ def loss_picture(records: Iterable[dict[str, Any]]) -> str | None:
         return None
     import vl_convert
 
-    picture: str = vl_convert.vegalite_to_svg({**chart.to_dict(), "background": "white"})
+    # room at the right, since browsers draw a legend wider than it was measured
+    around = {"background": "white", "padding": {"left": 8, "top": 8, "right": 24, "bottom": 8}}
+    picture: str = vl_convert.vegalite_to_svg({**chart.to_dict(), **around})
     return picture
 
 

@@ -69,7 +69,7 @@ def _panel(alignment: Alignment, top: float) -> tuple[list[str], float, float]:
     sources, targets = ([_short(name) for name in names] for names in (alignment.source, alignment.target))
     S, T = len(sources), len(targets)
     left = 16 + _LETTER * max(map(len, targets))
-    above = 26 + _LETTER * max(map(len, sources)) * 0.8  # the labels of the source are slanted
+    above = 36 + _LETTER * max(map(len, sources)) * 0.8  # the labels of the source are slanted
     x0, y0 = left + 8, top + above
     lines = [f'<text class="side" x="8" y="{top + 14:.0f}">source across, target down</text>']
     for s, name in enumerate(sources):

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TypeAlias
 
-MOST_BITS = 20.0
-"""The surprisal at which the colour of a token is deepest."""
+MOST_BITS = 12.0
+"""The surprisal at which the colour of a token is deepest; of a word, which the report colours, it is 20."""
 _HOT = "217 89 38"  # the report's colour of surprise, which shows on white and on black
 _DEEPEST = 0.85
 _CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
@@ -52,7 +52,7 @@ class ResultTable:
             )
         caption = f'<caption style="text-align:left">{to_text(self.title)}</caption>' if self.title else ""
         return Html(
-            '<div style="overflow-x:auto"><table style="font-variant-numeric:tabular-nums">'
+            '<div style="overflow-x:auto;margin:0.4em 0"><table style="font-variant-numeric:tabular-nums">'
             f"{caption}<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
         )
 
@@ -102,9 +102,9 @@ def coloured(pieces: Iterable[tuple[str, float | None]]) -> Html:
     """Return pieces of a text as HTML, each coloured by its bits of surprisal; None leaves a piece as it is.
 
     >>> coloured([("the", 2.0), (" ", None)])
-    '<span style="background:rgb(217 89 38 / 0.09);border-radius:2px" title="2.00 bits">the</span> '
+    '<span style="background:rgb(217 89 38 / 0.14);border-radius:2px" title="2.00 bits">the</span> '
     """
-    found = []
+    found: list[str] = []
     for text, bits in pieces:
         if bits is None:
             found.append(to_text(text))
