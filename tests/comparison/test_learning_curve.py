@@ -177,20 +177,19 @@ def test_a_curve_is_measured_and_continued(tmp_path: Path, monkeypatch: pytest.M
         compare(text, tmp_path / "no", task="tagging", curve=True)
 
 
-def test_the_table_of_curves(capsys: pytest.CaptureFixture[str]) -> None:
-    from chainrule.cli.output import console
-    from chainrule.cli.verbs.compare import _print_curve
+def test_the_table_of_curves() -> None:
+    from chainrule.comparison.tables import comparison_parts, curve_table
 
-    found = Comparison(FORMAT, "word", 10, "line", {}, [measured("a", 2.0)], {})
-    _print_curve(console(), found)
-    assert capsys.readouterr().out == ""
+    parts = {name: {"tokens": 10, "bytes": 40} for name in ("train", "test")}
+    found = Comparison(FORMAT, "word", 10, "line", parts, [measured("a", 2.0)], {})
+    without = comparison_parts(found)
     bits = {1 / 16: math.inf, 1 / 2: 2.5, 1.0: 2.25}
     found.curve.extend(replace(point_of("a", share), bits_per_byte=value) for share, value in bits.items())
     found.curve.append(replace(point_of("b", 1.0), bits_per_byte=3.0))
-    _print_curve(console(), found)
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert lines[2] == ["model", "1/16", "1/2", "all", "twice", "the", "text"]
-    assert lines[4:] == [["a", "∞", "2.500", "2.250", "-0.250"], ["b", "3.000"]]
+    table = curve_table(found)
+    assert table.headings == ["model", "1/16", "1/2", "all", "twice the text"]
+    assert table.rows == [["a", "∞", "2.500", "2.250", "-0.250"], ["b", "", "", "3.000", ""]]
+    assert comparison_parts(found) == [*without, "", table]
 
 
 def test_the_command_asks_for_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

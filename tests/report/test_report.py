@@ -273,8 +273,8 @@ def test_notebooks_show_comparisons_and_reports(made: Path) -> None:
     assert comparison is not None
     assert comparison.best is not None
     table = comparison._repr_html_()
-    assert f"<b>{comparison.best.name}</b>" in table
-    assert table.count("<tr>") == len(comparison.results) + 1
+    assert f"<b>{comparison.best.name} (best)</b>" in table
+    assert table.count("<tr>") == 2 * (len(comparison.results) + 1)  # of the figures and of the samples
     report = cr.report.make_report(made, prompts=[])
     bundle = report._repr_mimebundle_()
     assert bundle["text/plain"].startswith("<Report Comparison ladder: cost-training-seconds")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from chainrule.errors import CorpusError, EncodingError
 from chainrule.text import corpus as corpus_module
 from chainrule.text import files
-from chainrule.text.corpus import BUILTIN, Corpus
+from chainrule.text.corpus import Corpus
 from chainrule.tokens.char import ByteTokenizer
 
 examples = settings(max_examples=50, deadline=None, derandomize=True)
@@ -82,8 +82,8 @@ def test_standard_input_without_bytes_is_text(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_builtin_python_is_the_language_reference() -> None:
-    corpus = Corpus.open(BUILTIN)
-    assert Corpus.open(Path(BUILTIN)) == corpus
+    corpus = Corpus.open("builtin:python")
+    assert Corpus.open(Path("builtin:python")) == corpus
     documents = list(corpus.documents())
     assert len(documents) > 50  # a document per topic
     assert all(document.endswith(b"\n\n") for document in documents)
@@ -92,11 +92,27 @@ def test_builtin_python_is_the_language_reference() -> None:
     assert any(b"assert_stmt" in document for document in documents)
 
 
+def test_builtin_shakespeare_is_the_plays_by_speech() -> None:
+    corpus = Corpus.open("builtin:shakespeare")
+    documents = list(corpus.documents())
+    text = b"".join(documents)
+    assert len(text) == corpus.size() == 1_115_394
+    assert len(set(text.decode())) == 65
+    assert len(documents) == 7222
+    assert documents[1] == b"All:\nSpeak, speak.\n\n"
+    assert corpus.name == "builtin:shakespeare"
+
+
+def test_an_unknown_builtin_text_names_those_there_are() -> None:
+    with pytest.raises(CorpusError, match="there is builtin:shakespeare and builtin:python"):
+        Corpus.open("builtin:milton")
+
+
 @pytest.mark.parametrize(
     ("sources", "message"),
     [
         ([], "no text given"),
-        ([BUILTIN, "a.txt"], "cannot be mixed"),
+        (["builtin:python", "a.txt"], "cannot be mixed"),
         (["nothing.txt"], "nothing.txt: no such file"),
         (["nothing*.txt"], "no file matches 'nothing\\*.txt'"),
         (["."], "there is no file in this folder"),

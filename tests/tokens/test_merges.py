@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from chainrule.errors import TokenizerError
-from chainrule.text.corpus import python_reference
+from chainrule.text.builtin import builtin_documents
 from chainrule.tokens.subwords.library import byte_characters
 from chainrule.tokens.subwords.merges import Merge, count_pieces, learn_merges, replay_merges, spelled_words
 from chainrule.tokens.subwords.tokenizer import SubwordTokenizer
@@ -78,7 +78,9 @@ def random_text() -> bytes:
 
 
 @pytest.mark.parametrize(
-    "text", [LOVE, random_text(), b"".join(python_reference())[:30_000]], ids=["love", "random", "reference"]
+    "text",
+    [LOVE, random_text(), b"".join(builtin_documents("builtin:python"))[:30_000]],
+    ids=["love", "random", "reference"],
 )
 def test_the_merges_are_those_of_the_library_in_order(text: bytes) -> None:
     size = 256 + 120

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainrule.errors import TokenizerError
-from chainrule.text.corpus import python_reference
+from chainrule.text.builtin import builtin_documents
 from chainrule.tokens.subwords.fast_encoder import FastEncoder
 from chainrule.tokens.subwords.library import Algorithm, byte_characters, byte_level
 from chainrule.tokens.subwords.tokenizer import SubwordTokenizer, readable
@@ -34,7 +34,7 @@ GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+
 SMALLEST = {"bpe": 256, "wordpiece": 513, "unigram": 257}
 """Every byte; WordPiece has each twice, and <unk>; the library's Unigram stops where it has more than the bytes."""
 
-REFERENCE = b"".join(python_reference())[:50_000]
+REFERENCE = b"".join(builtin_documents("builtin:python"))[:50_000]
 TRAINING = ("i love cats and cats love me\n  don't we'll 2024 naïve\n" * 30 + "हिन्दी 漢字 🙂\n" * 5).encode()
 
 

@@ -8,6 +8,7 @@ In reading order:
     surprisals.py          the surprisal of every token of the held-out text, on disk
     measured_training.py   one model of a comparison: trained, measured, saved, and its costs
     learning_curve.py      the same models on parts of the training text
+    tables.py              the tables that the command line prints and a notebook shows
     identity.py            what must be the same to continue a comparison that was stopped
     compare.py             `compare`: all of them
     scaling/               scaling laws: a grid of networks, and the law fitted to their losses

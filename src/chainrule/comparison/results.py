@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass, field, fields
-from html import escape
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +13,7 @@ from chainrule.contract.lm import Context
 from chainrule.evaluation.measure import Measured
 from chainrule.folder import to_json
 from chainrule.system.disk import replaced_file
+from chainrule.system.display import to_html
 
 RESULTS = "compare.json"
 FORMAT = "chainrule-comparison"
@@ -173,7 +173,7 @@ COSTS = {
 """In the order of the table."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """The results of all models, and the text and tokenizer they share."""
 
@@ -247,22 +247,15 @@ class Comparison:
         """The comparison as plain values."""
         return asdict(self)
 
+    def __repr__(self) -> str:
+        best = "" if self.best is None else f"; the best is {self.best.name}"
+        return f"<Comparison of {len(self.results):,} model{'s' * (len(self.results) != 1)}{best}>"
+
     def _repr_html_(self) -> str:
-        """The table, for a notebook: how good each model is and what it costs; the best in bold."""
-        rows = []
-        for result in self.results:
-            cells = [
-                escape(result.name),
-                "" if result.loss is None else f"{result.loss:.4g}",
-                f"{result.training_seconds:.3g}",
-                f"{result.megabytes:.3g}",
-                f"{result.test.tokens_per_second:,.0f}",
-            ]
-            strong = ("<b>", "</b>") if result is self.best else ("", "")
-            rows.append("<tr>" + "".join(f"<td>{strong[0]}{cell}{strong[1]}</td>" for cell in cells) + "</tr>")
-        names = ("model", "bits/byte" if self.is_of_text else "loss", "train s", "MB", "tokens/s")
-        head = "".join(f"<th>{name}</th>" for name in names)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        """The tables, for a notebook: how good each model is and what it costs, and what each wrote."""
+        from chainrule.comparison.tables import comparison_parts, samples_table
+
+        return to_html([*comparison_parts(self), *filter(None, [self.advice]), samples_table(self)])
 
     def write(self, out: Path) -> None:
         """Write the comparison into its folder."""

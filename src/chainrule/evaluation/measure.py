@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, overload
 
@@ -17,6 +17,7 @@ from chainrule.evaluation.metrics import bits_per_byte, perplexity_of
 from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.seq2seq.evaluate import TranslationMeasured, evaluate_pairs
 from chainrule.system.disk import scratch_folder
+from chainrule.system.display import ResultTable, number, to_html
 from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.given import Text, as_corpus
 from chainrule.text.pairs import Pairs
@@ -27,9 +28,23 @@ if TYPE_CHECKING:
     from chainrule.mixtures.dynamic import Dynamic
 
 
-@dataclass(frozen=True)
+SCORES = "(…) computed from scores, not from probabilities: it does not compare with the others"
+LOWER_BOUND = "* a lower bound: white space, and the spelling of unknown tokens, are not counted"
+
+
+@dataclass(frozen=True, repr=False)
 class Measured:
-    """The measurements of a model on a text."""
+    """The measurements of a model on a text.
+
+    Printed, they have the marks of the command line: a star for bits per byte that are only a lower bound, and
+    brackets for figures that are computed from scores.
+
+    >>> import chainrule as cr
+    >>> lm = cr.train("ngram", ["i love cats", "i love dogs"], order=2, smoothing="laplace")
+    >>> print(cr.evaluate(lm, ["i love cats"]))
+    perplexity 3.159, 0.5531* bits/byte on 4 tokens
+    * a lower bound: white space, and the spelling of unknown tokens, are not counted
+    """
 
     perplexity: float
     nats: float
@@ -51,9 +66,44 @@ class Measured:
     seconds: float
     tokens_per_second: float
 
+    @property
+    def is_lower_bound(self) -> bool:
+        """True if `bits_per_byte` is only a lower bound, because the tokens do not spell out all of the text."""
+        return not self.lossless
+
     def to_json(self) -> dict[str, Any]:
         """The measurements as plain values."""
         return asdict(self)
+
+    def figures(self) -> dict[str, str]:
+        """The figures as people read them, by their headings in a table; `caveats` explains their marks."""
+        shown = {name: self._marked(getattr(self, name)) for name in ("perplexity", "nats", "bits")}
+        star = "*" if self.is_lower_bound else ""
+        shown["bits/byte"] = self._marked(self.bits_per_byte) + star
+        return {**shown, "tokens": f"{self.tokens:,}", "OOV": f"{self.oov:.2%}"}
+
+    def _marked(self, value: float) -> str:
+        """Write a figure, in brackets where it is computed from scores."""
+        return number(value, 4) if self.normalised else f"({number(value, 4)})"
+
+    def __str__(self) -> str:
+        shown = self.figures()
+        line = f"perplexity {shown['perplexity']}, {shown['bits/byte']} bits/byte on {shown['tokens']} tokens"
+        return "\n".join([line, *caveats([self])])
+
+    def __repr__(self) -> str:
+        return f"<Measured: {'; '.join(str(self).splitlines())}>"
+
+    def _repr_html_(self) -> str:
+        shown = self.figures()
+        return to_html([ResultTable([*shown], [[*shown.values()]]), *caveats([self])])
+
+
+def caveats(every: Iterable[Measured]) -> list[str]:
+    """Explain the marks of some measurements, where they have any."""
+    every = list(every)
+    found = [] if all(one.normalised for one in every) else [SCORES]
+    return found if all(one.lossless for one in every) else [*found, LOWER_BOUND]
 
 
 @overload

@@ -18,12 +18,18 @@ from chainrule.evaluation.metrics import perplexity_of
 from chainrule.evaluation.records import ScoredBatch, is_one_file
 from chainrule.masked.contract import MaskedModel
 from chainrule.masked.pseudo import pseudo_log_likelihoods
+from chainrule.system.display import ResultTable, number, to_html
 from chainrule.system.progress import Reports, as_progress
 from chainrule.text.batches import record_batches
 from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import encode_in_parallel, line_bounds
 
 _BYTES_AT_ONCE = 1 << 14
+
+CAVEAT = (
+    "PLL: the mean of ln p of each token given those on both sides, in nats. It is no probability of the text, and "
+    "exp(-PLL), the pseudo-perplexity, is no perplexity: it does not compare with that of a language model"
+)
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,15 @@ class PseudoMeasured:
     def to_json(self) -> dict[str, Any]:
         """The measurements as plain values."""
         return asdict(self)
+
+    def figures(self) -> dict[str, str]:
+        """The figures as people read them, by their headings in a table."""
+        pll, pseudo = (number(value, 4) for value in (self.pll_per_token, self.pseudo_perplexity))
+        return {"PLL": pll, "pseudo-perplexity": pseudo, "tokens": f"{self.tokens:,}", "OOV": f"{self.oov:.2%}"}
+
+    def _repr_html_(self) -> str:
+        shown = self.figures()
+        return to_html([ResultTable([*shown], [[*shown.values()]]), CAVEAT])
 
 
 def pseudo_records(

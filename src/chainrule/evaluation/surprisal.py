@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, overload
@@ -25,13 +25,18 @@ from chainrule.errors import CorpusError, TokenizerError
 from chainrule.evaluation.measure import score_after
 from chainrule.evaluation.metrics import perplexity_of
 from chainrule.system.disk.tables import frame
+from chainrule.system.display import Html, ResultTable, coloured, number, to_html
 from chainrule.system.progress import SILENT, Progress, Reports, Task, as_progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus, as_items
 from chainrule.tokens.base import Ids, Tokenizer, encode_in_parallel, lines_of, utf8
+from chainrule.tokens.spelling import text_spans
 
 if TYPE_CHECKING:
     import pandas
+
+MOST_TEXTS, MOST_TOKENS = 20, 2000
+"""The texts and tokens that a notebook shows of `Scores`, at most; the first text is shown whole."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -56,9 +61,24 @@ class ScoredText:
         return perplexity_of(-self.log_prob / len(self.ids))
 
 
+@dataclass(frozen=True)
+class SurprisingToken:
+    """A token of a text with its place and its surprisal."""
+
+    text: str
+    start: int
+    """The place of its first character in the text."""
+    end: int
+    """The place after its last character; the end of the last line has no character."""
+    bits: float
+
+
 @dataclass(frozen=True, repr=False)
 class Scores:
-    """Texts and ln p of their tokens, all in one array; text i has the tokens from offsets[i] to offsets[i + 1]."""
+    """Texts and ln p of their tokens, all in one array; text i has the tokens from offsets[i] to offsets[i + 1].
+
+    In a notebook, the first texts show themselves, each token coloured by its surprisal.
+    """
 
     texts: list[str]
     ids: Ids
@@ -74,6 +94,18 @@ class Scores:
 
     def __repr__(self) -> str:
         return f"<Scores of {len(self):,} texts, {len(self.ids):,} tokens>"
+
+    def _repr_html_(self) -> str:
+        rows, left = list[list[str]](), MOST_TOKENS
+        for one, bits, perplexity in zip(self[:MOST_TEXTS], self.nats / math.log(2), self.perplexity, strict=False):
+            if rows and len(one.ids) > left:
+                break
+            left -= len(one.ids)
+            text = coloured_text(one.text, surprising_tokens(self.tokenizer, one))
+            rows.append([number(bits), number(perplexity), text])
+        headings = ["bits per token", "perplexity", "text, coloured by surprisal"]
+        more = [f"{len(self) - len(rows):,} more texts"] if len(rows) < len(self) else []
+        return to_html([ResultTable(headings, rows, left=[2]), *more])
 
     @overload
     def __getitem__(self, which: int) -> ScoredText: ...
@@ -168,6 +200,43 @@ class Scores:
             log_prob=self.log_probs,
             surprisal=self.surprisals,
         )
+
+
+# -- tokens in their text ---------------------------------------------------------------------------------
+
+
+def surprising_tokens(tokenizer: Tokenizer, record: ScoredText) -> Iterator[SurprisingToken]:
+    """Yield the tokens of a text with their places and bits; the end of a line is a token without text.
+
+    If several tokens spell a character, the last one has it.
+    """
+    text = record.text.encode()
+    begins = np.flatnonzero((np.frombuffer(text, np.uint8) & 0xC0) != 0x80)  # the first byte of each character
+    for token, log_prob, (first, last) in zip(
+        record.ids, record.log_probs, text_spans(tokenizer, text, record.ids), strict=True
+    ):
+        start, end = (
+            len(record.text) if place == len(text) else int(np.searchsorted(begins, place, side="right")) - 1
+            for place in (first, last)
+        )
+        spelled = "" if token == tokenizer.eos else record.text[start:end]
+        yield SurprisingToken(spelled, start, end, -log_prob / math.log(2))
+
+
+def coloured_text(text: str, tokens: Iterable[SurprisingToken]) -> Html:
+    """Return a text as HTML, each token coloured by its surprisal; a notebook shows the bits at the pointer."""
+    pieces: list[tuple[str, float | None]] = []
+    place = 0
+    for token in tokens:
+        pieces.append((text[place : token.start], None))
+        # the end of a line would not be seen
+        pieces.append((("" if token.text else "↵") + text[token.start : token.end], token.bits))
+        place = max(place, token.end)
+    body = coloured([*pieces, (text[place:], None)])
+    return Html(f'<span style="white-space:pre-wrap;overflow-wrap:anywhere">{body}</span>')
+
+
+# -- scoring ----------------------------------------------------------------------------------------------
 
 
 def score(lm: LanguageModel, texts: Text, *, progress: Reports = False) -> Scores:

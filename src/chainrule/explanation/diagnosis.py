@@ -7,6 +7,7 @@ it takes the model, the ids that are read, and the id that is predicted, and ret
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,11 +32,16 @@ from chainrule.errors import DiagnosisError
 from chainrule.explanation.reading import ids_and_target
 from chainrule.folder import to_json
 from chainrule.system.disk import replaced_file
+from chainrule.system.display import Part, number, to_html
 from chainrule.system.plugins import import_object
 from chainrule.system.progress import Reports, as_progress
 
 LONGEST = 200
 """The most steps that are looked at by default; the records grow with their square."""
+
+
+WIDTH = 120
+"""The columns of a table where there is no terminal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +60,9 @@ class Trace:
     """Attention weights of each query (the third axis) over the keys (the last axis). None without attention."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Diagnosis(Trace):
-    """The results of `diagnose`: a `Trace` and its tokens.
+    """The results of `diagnose`: a `Trace` and its tokens. It shows its tables in a notebook.
 
     Step 0 reads the token that begins a text, such as <s>; step t reads the t-th token of the text.
     """
@@ -65,6 +71,25 @@ class Diagnosis(Trace):
     """The tokens read at the T steps."""
     target: str
     """The token after them, whose loss is differentiated."""
+
+    @property
+    def title(self) -> str:
+        """What was read and predicted, in one line."""
+        tokens = "1 token" if len(self.tokens) == 1 else f"{len(self.tokens):,} tokens"
+        likely = number(math.exp(-self.nats))
+        return f"{tokens}, then {self.target!r}: {number(self.nats)} nats, p = {likely}"
+
+    def parts(self, width: int = WIDTH) -> list[Part]:
+        """The diagnosis as sentences and tables, for a terminal of so many columns and for a notebook."""
+        from chainrule.explanation.tables import diagnosis_parts
+
+        return diagnosis_parts(self, width)
+
+    def __repr__(self) -> str:
+        return f"<Diagnosis of {self.title}>"
+
+    def _repr_html_(self) -> str:
+        return to_html(self.parts())
 
     def records(self) -> Iterator[dict[str, Any]]:
         """The results as flat records, for plots; gates and attention are rounded to six decimals."""

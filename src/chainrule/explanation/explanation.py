@@ -18,6 +18,7 @@ from chainrule.arrays import Array, to_numpy
 from chainrule.contract.lm import LanguageModel
 from chainrule.errors import DiagnosisError, ModelError
 from chainrule.explanation.reading import ids_and_target, word, words
+from chainrule.system.display import Part, number, to_html
 from chainrule.system.plugins import import_object
 from chainrule.system.progress import Reports, as_progress
 
@@ -27,9 +28,9 @@ LAST = 3
 """The default number of tokens, the last ones, that the graph of a recurrent network covers."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation(ABC):
-    """How a model predicts one token, the target: -ln p(target | tokens)."""
+    """How a model predicts one token, the target: -ln p(target | tokens). It shows itself in a notebook."""
 
     kind: str
     tokens: tuple[str, ...]
@@ -53,6 +54,25 @@ class Explanation(ABC):
     @abstractmethod
     def steps(self) -> dict[str, Any]:
         """The steps that lead to the probability, as entries of `record`."""
+
+    def parts(self) -> list[Part]:
+        """The explanation as sentences and tables, for a terminal and for a notebook."""
+        likely = ", ".join(f"{token} {number(chance)}" for token, chance in self.likely)
+        return [*self.details(), f"most likely: {likely}"]
+
+    def details(self) -> list[Part]:
+        """The parts before the most likely tokens; a kind of explanation adds its tables."""
+        return [f"{self.title}, {number(self.nats)} nats = {self._bits}"]
+
+    @property
+    def _bits(self) -> str:
+        return f"{self.nats / math.log(2):.4g} bits"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.title}>"
+
+    def _repr_html_(self) -> str:
+        return to_html(self.parts())
 
     def record(self) -> dict[str, Any]:
         """The whole explanation as a dictionary that can be written as JSON."""

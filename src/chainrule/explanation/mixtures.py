@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from chainrule.contract.lm import start_token
 from chainrule.explanation.explanation import Explanation, common_fields
+from chainrule.system.display import Part, ResultTable, number
 from chainrule.system.progress import Progress
 
 
@@ -41,7 +42,7 @@ class Weighed:
     """ln p of the token by the mixture."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MixtureExplanation(Explanation):
     """The probability of one token as a mixture."""
 
@@ -74,6 +75,21 @@ class MixtureExplanation(Explanation):
         product = math.prod(self.shares)
         total = f", Z = {product / math.exp(-self.nats):.4g}" if product else ""
         return f"p = {' · '.join(terms)} / Z = {p}{total}"
+
+    def details(self) -> list[Part]:
+        """The weight and probability of each model, and their sum or product."""
+        is_linear = self.weighed.form == "linear"
+        headings = "model", "weight" if is_linear else "exponent", "p", "adds to p" if is_linear else "factor"
+        rows = [
+            [part.name, f"{part.weight:.4g}", f"{part.probability:.4g}", f"{share:.4g}"]
+            for part, share in zip(self.weighed.parts, self.shares, strict=True)
+        ]
+        parts = [*super().details(), "", ResultTable(headings, rows), "", self.equation]
+        if self.weighed.value is not None:
+            parts.append(
+                f"the weights depend on the {self.weighed.by} of the context: {number(self.weighed.value)}"
+            )
+        return parts
 
     def steps(self) -> dict[str, Any]:
         parts = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,16 +13,17 @@ from chainrule.autodiff.tape_model import as_tape_model
 from chainrule.contract.lm import LanguageModel, start_token
 from chainrule.explanation.explanation import Explanation, most_likely
 from chainrule.explanation.pictures.drawing import to_svg
-from chainrule.explanation.pictures.graph import Graph, differentiate
+from chainrule.explanation.pictures.graph import Graph, GraphNode, differentiate
 from chainrule.explanation.pictures.prediction import Prediction
 from chainrule.explanation.reading import word, words
+from chainrule.system.display import Part, ResultTable, number, scrolled, to_html
 from chainrule.system.progress import Progress
 
 MOST_IN_TITLE = 12
 """The most tokens that the title of an explanation names."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NetworkExplanation(Explanation):
     """The loss of predicting one token, L = -ln p(target | tokens), and its graph."""
 
@@ -40,12 +42,65 @@ class NetworkExplanation(Explanation):
         """The graph as a picture: the text of an SVG file."""
         return to_svg(self.graph, self.title)
 
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
+    def _repr_html_(self) -> str:
+        """The picture, which has the equations, shapes and gradients of the tables too."""
+        return to_html([scrolled(self.svg()), f"{self._bits}, p = {self._p}", self.parts()[-1]])
+
+    def details(self) -> list[Part]:
+        """The loss, the modules in the order of the forward pass, and the parameters."""
+        return [*self._before(), f"{self.title} = {self._bits}, p = {self._p}", "", *self._tables()]
+
+    @property
+    def _p(self) -> str:
+        return number(math.exp(-self.nats))
+
+    def _before(self) -> list[str]:
+        """What was read before the tokens of the graph."""
+        before = len(self.tokens) - self.shown
+        if not before or self.kind == "feedforward":
+            return []
+        some = "the first token is" if before == 1 else f"the first {before:,} tokens are"
+        state = f"state after {'it' if before == 1 else 'them'}"
+        what = "sum of their vectors" if self.kind == "bagofwords" else state
+        return [f"{some} read without the tape: the {what} is data"]
+
+    def _tables(self) -> list[Part]:
+        step, rows, strong = None, list[list[str]](), list[int]()
+        modules = self.graph.of_kind("module")
+        for node in modules:
+            if node.step != step and modules[-1].step:
+                step = node.step
+                strong.append(len(rows))
+                rows.append([f"step {step + 1}: {self.tokens[step - self.shown]}"])
+            gradient = "" if node.gradient is None else f"{node.gradient:.2e}"
+            rows.append([node.name, node.equation, _shape(node), gradient])
+        headings = ["module", "equation", "shape", "||dL/dz||"]
+        parameters = [
+            [
+                node.symbol,
+                _shape(node),
+                "once" if len(uses) == 1 else f"{len(uses)} times",
+                f"{node.gradient or 0:.2e}",
+            ]
+            for node, uses in zip(self.graph.nodes, self.graph.uses, strict=True)
+            if node.kind == "parameter"
+        ]
+        of_parameters = ResultTable(["parameter", "shape", "used", "||dL/dW||"], parameters)
+        return [ResultTable(headings, rows, left=[1], strong=strong), "", of_parameters, ""]
+
     def steps(self) -> dict[str, Any]:
         return {
             "shown": self.shown,
             "nodes": [{**vars(node), "shape": list(node.shape)} for node in self.graph.nodes],
             "edges": [vars(edge) for edge in self.graph.edges],
         }
+
+
+def _shape(node: GraphNode) -> str:
+    return "×".join(map(str, node.shape)) or "number"
 
 
 def explain_network(

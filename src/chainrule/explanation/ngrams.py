@@ -16,6 +16,7 @@ from chainrule.explanation.reading import word, words
 from chainrule.ngram.evidence import BackoffStep, SumStep, backoff_steps, mixture, predictable, product, sum_steps
 from chainrule.ngram.infinite.any_length_model import AnyLengthModel
 from chainrule.ngram.ngram_model import NgramModel
+from chainrule.system.display import Part, ResultTable
 from chainrule.system.progress import Progress
 
 _DISCOUNTED = "p(w | h) = max(c(h w) - D, 0) / c(h) + γ(h) p(w | h')"
@@ -34,6 +35,7 @@ FORMULAS = {
 }
 """The equation of each smoothing method; a model that was imported or mixed has none."""
 INTERPOLATED = ("jelinek-mercer", "witten-bell", "absolute-discounting", "kneser-ney", "modified-kneser-ney")
+_MOST = 8  # tokens of a context that are shown
 _ROUNDING = 0.05  # a count computed from stored probabilities may differ by this much from a whole number
 
 
@@ -57,6 +59,11 @@ class BackoffLine:
     types: int | None = None
     """T(h), the number of different tokens seen after the context."""
 
+    def row(self) -> list[str]:
+        """The line as the row of a table."""
+        weight, stored = ("" if value is None else f"{value:.4g}" for value in (self.weight, self.stored))
+        return [_shown(self.context), "yes" if self.seen else "no", weight, stored, f"{self.probability:.4g}"]
+
 
 @dataclass(frozen=True)
 class MixtureLine:
@@ -77,8 +84,15 @@ class MixtureLine:
     probability: float
     """p(target | context)"""
 
+    def row(self) -> list[str]:
+        """The line as the row of a table."""
+        counts = ("" if count is None else f"{count:,}" for count in (self.count, self.total))
+        weight = "" if self.weight is None else f"{self.weight:.4g}"
+        name = "every word alike" if self.context is None else _shown(self.context)
+        return [name, *counts, f"{self.own:.4g}", weight, f"{self.share:.4g}", f"{self.probability:.4g}"]
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class NgramExplanation(Explanation):
     """The probability of one token, from the longest context to the shortest that is used."""
 
@@ -128,11 +142,43 @@ class NgramExplanation(Explanation):
         result = f" = {math.exp(-self.nats):.4g}" if len(terms) > 1 else ""
         return f"{self.letter} = {sign.join(terms)}{result}"
 
+    def details(self) -> list[Part]:
+        """The contexts, the longest first, and the product or sum of what they give."""
+        parts = [*super().details(), "", self._table(), "", self.equation]
+        if self.formula:
+            parts += [self.formula, *(f"  {one}" for one in self.sums)]
+        if not self.is_probability:
+            parts.append("S is a score: the scores of all tokens do not sum to one, so that it is no probability")
+        return parts
+
+    def _table(self) -> ResultTable:
+        letter = self.letter
+        if isinstance(self.lines[0], BackoffLine):
+            headings = ["context", "in the model", "backoff weight", f"stored {letter}", f"{letter} after it"]
+        else:
+            headings = [
+                "context",
+                "N(· h w)",
+                "N(· h ·)",
+                "own part",
+                "weight of shorter",
+                "adds to p",
+                "p after it",
+            ]
+        return ResultTable(headings, [line.row() for line in self.lines])
+
     def steps(self) -> dict[str, Any]:
         contexts = {"contexts": [vars(line) for line in self.lines]}
         if not self.formula:
             return contexts
         return contexts | {"formula": self.formula, "sums": list(self.sums), "terms": list(self.terms)}
+
+
+def _shown(context: tuple[str, ...]) -> str:
+    """Write a context: (none) for an empty one, the end and the length of a long one."""
+    if len(context) > _MOST:
+        return f"… {' '.join(context[-_MOST:])} ({len(context):,} tokens)"
+    return " ".join(context) or "(none)"
 
 
 def explain_ngram(lm: NgramModel, ids: list[int], target: int, last: int, progress: Progress) -> NgramExplanation:

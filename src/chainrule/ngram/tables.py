@@ -18,6 +18,7 @@ from chainrule.errors import TokenizerError
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.values import Values
 from chainrule.system.disk.tables import frame
+from chainrule.system.display import Part, ResultTable, cell, to_html
 from chainrule.tokens.base import Tokenizer
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _LN_10 = math.log(10)
+
+MOST_ROWS = 20
+"""The continuations that a notebook shows, at most."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,6 +54,15 @@ class Continuations:
 
     def __repr__(self) -> str:
         return f"<{len(self):,} continuations of {' '.join(self.context) or 'nothing'}>"
+
+    def _repr_html_(self) -> str:
+        counted = {} if self.counts is None else {"count": self.counts.tolist()}
+        columns: dict[str, Sequence[object]] = {"token": self.tokens, **counted, "p": self.probability.tolist()}
+        rows = [[*map(cell, row)] for row in zip(*(one[:MOST_ROWS] for one in columns.values()), strict=True)]
+        more = [f"{len(self) - len(rows):,} more"] if len(rows) < len(self) else []
+        return to_html(
+            [f"tokens after {' '.join(self.context) or 'nothing'}", ResultTable([*columns], rows), *more]
+        )
 
     @property
     def probability(self) -> Floats:
@@ -81,6 +94,14 @@ class Bigrams:
 
     def __repr__(self) -> str:
         return f"<Bigrams of {', '.join(self.words)}>"
+
+    def _repr_html_(self) -> str:
+        parts: list[Part] = []
+        for title, values in (("c(row column)", self.counts), ("p(column | row)", self.probabilities)):
+            if values is not None:
+                rows = [[word, *map(cell, row)] for word, row in zip(self.words, values.tolist(), strict=True)]
+                parts.append(ResultTable(["", *self.words], rows, title=title))
+        return to_html(parts)
 
     def to_frame(self, *, counts: bool = False) -> pandas.DataFrame:
         """Return a pandas table of the probabilities, or of the counts: rows come first, columns follow."""

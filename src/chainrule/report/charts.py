@@ -16,7 +16,6 @@ from chainrule.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from chainrule.report.record import ComparisonDetails
-    from chainrule.report.run import RunDetails
     from chainrule.report.surprise import Bins
 
 EXTRA = "report"
@@ -219,14 +218,17 @@ def _learning_chart(comparison: Comparison, palette: Mapping[str, str]) -> Any:
     )
 
 
-def run_charts(details: RunDetails) -> dict[str, Any]:
-    """Return the charts of a training by name: the losses, the learning rate, the speed, the gradient."""
+def run_charts(points: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """Return the charts of a training by name: the losses, the learning rate, the speed, the gradient.
+
+    `points` are the figures of its measurements, with losses in bits per token.
+    """
     alt = altair()
     charts: dict[str, Any] = {}
     x = alt.X("step:Q", axis=alt.Axis(format="~s", tickCount=6))
     losses = [
         {"step": one["step"], "bits": one[key], "model": of}
-        for one in details.points
+        for one in points
         for key, of in (("loss", "training"), ("validation_loss", "validation"))
         if key in one
     ]
@@ -239,7 +241,7 @@ def run_charts(details: RunDetails) -> dict[str, Any]:
             tooltip=["model:N", "step:Q", alt.Tooltip("bits:Q", format=".4f")],
         )
     for key, (title, numbers) in _RUN_CHARTS.items():
-        rows = [{"step": one["step"], "value": one[key]} for one in details.points if key in one]
+        rows = [{"step": one["step"], "value": one[key]} for one in points if key in one]
         if rows:
             chart = _chart(rows, f"The {title} by step")
             charts[key.replace("_", "-")] = chart.mark_line(point=len(rows) < 60, color=COLOURS[0]).encode(

@@ -21,11 +21,11 @@ from chainrule.report.charts import LOSSES, OTHER, altair, colours, cost_chart_n
 from chainrule.report.record import ComparisonDetails
 from chainrule.report.run import RunDetails
 from chainrule.report.surprise import LONGEST_SPAN
+from chainrule.system.display import visible
 
 if TYPE_CHECKING:
     import jinja2
 
-_CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
 _LEAST_SHOWN = 0.0001  # bits per byte, of a difference
 _SUMMARY = {
     "step": "step",
@@ -52,17 +52,6 @@ def shown(value: float | None, digits: int = 3) -> str:
     if isinstance(value, int) or value == 0 or abs(value) >= 10**digits:
         return f"{value:,.0f}"
     return f"{value:,.{max(digits - 1 - math.floor(math.log10(abs(value))), 0)}f}"
-
-
-def visible(value: object) -> object:
-    """Replace characters that cannot be seen, or encoded, by signs.
-
-    >>> visible("a\\x00b\\tc\\x7f\\ud800")
-    'a␀b\\tc␡?'
-    """
-    if type(value) is not str:  # Markup is HTML that was escaped
-        return value
-    return value.encode("utf-8", errors="replace").decode().translate(_CONTROLS)
 
 
 @cache

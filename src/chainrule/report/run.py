@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ def run_details(folder: Path) -> RunDetails:
     """Read the figures of a run folder, or of a model folder."""
     is_new = is_run(folder) and not (folder / METRICS).is_file()  # nothing was measured yet
     records = [] if is_new else [dict(record) for record in curves(folder).records]
-    points = [_point(record) for record in records if isinstance(record.get("step"), int)]
+    points = points_of(records)
     if not points and not is_run(folder):
         raise FolderError(f"{folder}: the curves of this model have no steps")
     kind, settings = _kind_and_settings(folder)
@@ -77,8 +78,13 @@ def run_details(folder: Path) -> RunDetails:
         is_going_on=is_run(folder) and is_going_on(folder),
         measurements=len(points),
         summary=summary,
-        points=_spaced(points),
+        points=spaced(points),
     )
+
+
+def points_of(records: Iterable[dict[str, Any]]) -> list[dict[str, float]]:
+    """Return the figures of the measurements that have a step, with losses in bits per token."""
+    return [_point(record) for record in records if isinstance(record.get("step"), int)]
 
 
 def _point(record: dict[str, Any]) -> dict[str, float]:
@@ -90,7 +96,7 @@ def _point(record: dict[str, Any]) -> dict[str, float]:
     return {"step": record["step"], **finite, **losses_in_bits(finite)}
 
 
-def _spaced(points: list[dict[str, float]]) -> list[dict[str, float]]:
+def spaced(points: list[dict[str, float]]) -> list[dict[str, float]]:
     """Return at most MOST_POINTS of the measurements, at equal distances, and every validation."""
     every = -(-len(points) // MOST_POINTS)
     return [

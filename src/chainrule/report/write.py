@@ -10,7 +10,7 @@ The report of a model folder stands beside it (MODEL.report.html): such a folder
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -22,7 +22,7 @@ from chainrule.folder import MANIFEST, to_json
 from chainrule.report.charts import altair, comparison_charts, run_charts
 from chainrule.report.pages import comparison_page, run_page
 from chainrule.report.record import ComparisonDetails, comparison_details
-from chainrule.report.run import RunDetails, is_going_on, is_run, run_details
+from chainrule.report.run import RunDetails, is_going_on, is_run, points_of, run_details, spaced
 from chainrule.system.disk import replaced_file
 from chainrule.system.progress import Reports, as_progress
 from chainrule.text.given import Text
@@ -76,6 +76,22 @@ def write_pictures(charts: Mapping[str, Any], folder: Path) -> None:
             file.write(vl_convert.vegalite_to_png({**spec, "background": "white"}, scale=_SCALE))
 
 
+def loss_picture(records: Iterable[dict[str, Any]]) -> str | None:
+    """Draw the losses of a training as the text of an SVG file, on white; None if it has no losses.
+
+    `records` are those of its `Curves`.
+    """
+    chart = run_charts(spaced(points_of(records))).get("loss")
+    if chart is None:
+        return None
+    import vl_convert
+
+    # room at the right, since browsers draw a legend wider than it was measured
+    around = {"background": "white", "padding": {"left": 8, "top": 8, "right": 24, "bottom": 8}}
+    picture: str = vl_convert.vegalite_to_svg({**chart.to_dict(), **around})
+    return picture
+
+
 def make_report(
     folder: str | Path, *, test: Text | None = None, prompts: Sequence[str] | None = None, progress: Reports = False
 ) -> Report:
@@ -106,7 +122,7 @@ def _run_report(folder: Path, *, following: bool) -> Report:
             f"({MANIFEST})"
         )
     record = run_details(folder)
-    charts = run_charts(record)
+    charts = run_charts(record.points)
     html = run_page(record, charts, SECONDS if following else None)
     beside = folder.resolve().with_name(f"{folder.resolve().name}.report.html")
     return Report(record, charts, html, folder / "report.html" if is_run(folder) else beside)

@@ -14,7 +14,8 @@ from chainrule.errors import CorpusError, DamagedFileError, FolderError, Setting
 from chainrule.folder import to_json
 from chainrule.runs.prepare import TokenizerChoice
 from chainrule.system.disk import replaced_file
-from chainrule.text.corpus import BUILTIN, Corpus
+from chainrule.text.builtin import BUILTIN
+from chainrule.text.corpus import Corpus
 from chainrule.text.pairs import Pairs
 from chainrule.text.records import Fields
 from chainrule.text.remote import is_address
@@ -109,8 +110,8 @@ def describe_corpus(corpus: Examples) -> Description:
         return {"files": [file for side in sides for file in side["files"]], "sides": sides}
     if not isinstance(corpus, Corpus):
         return {"name": "the examples"} if corpus.origin is None else describe_corpus(corpus.origin)
-    if corpus.is_builtin:
-        return {"files": [BUILTIN]}
+    if corpus.builtin:
+        return {"files": [corpus.builtin]}
     files = corpus.addresses
     if files is None:
         return {"name": corpus.name}
@@ -132,7 +133,7 @@ def open_corpus(description: Description, what: Literal["corpus", "held-out text
     if "files" not in description:
         raise CorpusError(f"{run}: the {what} of this run was not in a file ({description['name']}): {again}")
     for file in description["files"]:
-        if file != BUILTIN and not is_address(file) and not Path(file).exists():
+        if file not in BUILTIN and not is_address(file) and not Path(file).exists():
             raise CorpusError(f"{file}: the {what} of this run is no longer there; if it moved, {again}")
     return reopened(description, description["files"])
 

@@ -20,9 +20,11 @@ from chainrule.seq2seq.translate import translate
 from chainrule.tokens.base import Tokenizer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Alignment:
     """A source and a target, and the attention of each part of the target to each part of the source.
+
+    It draws itself in a notebook.
 
     >>> Alignment(("die", "Katze"), ("the", "cat"), np.array([[0.9, 0.1], [0.2, 0.8]])).best()
     [0, 1]
@@ -33,6 +35,14 @@ class Alignment:
     target: tuple[str, ...]
     weights_TS: np.ndarray
     """A row for each part of the target, which sums to one."""
+
+    def __repr__(self) -> str:
+        return f"<Alignment of {' '.join(self.source)!r} and {' '.join(self.target)!r}>"
+
+    def _repr_svg_(self) -> str:
+        from chainrule.seq2seq.pictures import alignment_picture
+
+        return alignment_picture([self])
 
     def best(self) -> list[int]:
         """Return the index of the source part that each target part looked at most."""

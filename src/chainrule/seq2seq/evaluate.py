@@ -22,6 +22,7 @@ from chainrule.decode.strategies import Beam, Strategy
 from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.seq2seq.quality import OfLength, Quality, by_length
 from chainrule.seq2seq.translate import BEAM, translate_ids
+from chainrule.system.display import ResultTable, number, to_html
 from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.pairs import GivenPairs, as_pairs
 
@@ -59,6 +60,28 @@ class TranslationMeasured:
     def to_json(self) -> dict[str, Any]:
         """Return the measurements as plain values."""
         return asdict(self)
+
+    def figures(self) -> dict[str, str]:
+        """Return the figures as people read them, by their headings in a table."""
+        quality = {"BLEU": f"{self.bleu:.1f}", "chrF": f"{self.chrf:.1f}"}
+        return {
+            **quality,
+            "perplexity": number(self.perplexity, 4),
+            "sentences/s": number(self.sentences_per_second),
+        }
+
+    @property
+    def size(self) -> str:
+        """What was measured, in one line."""
+        copying = f"copying the sources has BLEU {self.copied_bleu:.1f}"
+        return f"{self.pairs:,} pairs, {self.tokens:,} tokens of targets; {copying}"
+
+    def _repr_html_(self) -> str:
+        shown = self.figures()
+        lengths = [["pairs", *(f"{one.pairs:,}" for one in self.lengths)]]
+        lengths.append(["BLEU", *(f"{one.bleu:.1f}" for one in self.lengths)])
+        by_length = ResultTable(["words of the source", *(one.name for one in self.lengths)], lengths)
+        return to_html([ResultTable([*shown], [[*shown.values()]]), self.size, by_length])
 
 
 def evaluate_pairs(

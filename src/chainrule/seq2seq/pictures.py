@@ -13,33 +13,34 @@ COLOURS = ("#3d6ea8", "#c8372d", "#2f8f5b", "#b98a17", "#7a4fa3", "#5c6770")
 _CELL, _LETTER, _GAP, _LONGEST = 26, 7.6, 30, 24
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP, _RIGHT = 640, 376, 56, 80, 44, 20
 _STYLE = """
-text { font: 13px Helvetica, Arial, "DejaVu Sans", sans-serif; fill: #1d2733 }
-.paper { fill: #ffffff }
-.title { font-size: 15px; font-weight: bold }
-.count { font-size: 11px; opacity: 0.7 }
-.side { font-size: 12px; fill: #6b7682 }
-.grid { stroke: #d5dae0; stroke-width: 1 }
-.axis { stroke: #48535f; stroke-width: 1.2 }
-.line { fill: none; stroke-width: 2.2 }
-.frame { fill: none; stroke: #c3cad2; stroke-width: 1 }
-.weight { fill: #2456a6 }
+.chainrule-picture text { font: 13px Helvetica, Arial, "DejaVu Sans", sans-serif; fill: #1d2733 }
+.chainrule-picture .paper { fill: #ffffff }
+.chainrule-picture .title { font-size: 15px; font-weight: bold }
+.chainrule-picture .count { font-size: 11px; opacity: 0.7 }
+.chainrule-picture .side { font-size: 12px; fill: #6b7682 }
+.chainrule-picture .grid { stroke: #d5dae0; stroke-width: 1 }
+.chainrule-picture .axis { stroke: #48535f; stroke-width: 1.2 }
+.chainrule-picture .line { fill: none; stroke-width: 2.2 }
+.chainrule-picture .frame { fill: none; stroke: #c3cad2; stroke-width: 1 }
+.chainrule-picture .weight { fill: #2456a6 }
 @media (prefers-color-scheme: dark) {
-  .paper { fill: #14181d }
-  text { fill: #e4e8ec }
-  .side { fill: #9aa5b1 }
-  .grid { stroke: #333b44 }
-  .axis { stroke: #9aa5b1 }
-  .frame { stroke: #46505b }
-  .weight { fill: #7fb2ff }
+  .chainrule-picture .paper { fill: #14181d }
+  .chainrule-picture text { fill: #e4e8ec }
+  .chainrule-picture .side { fill: #9aa5b1 }
+  .chainrule-picture .grid { stroke: #333b44 }
+  .chainrule-picture .axis { stroke: #9aa5b1 }
+  .chainrule-picture .frame { stroke: #46505b }
+  .chainrule-picture .weight { fill: #7fb2ff }
 }
 """
 
 
 def _svg(title: str, width: float, height: float, lines: Iterable[str]) -> str:
     size = f'width="{width:.0f}" height="{height:.0f}"'
+    box = f'viewBox="0 0 {width:.0f} {height:.0f}"'
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" {size} role="img">',
+            f'<svg class="chainrule-picture" xmlns="http://www.w3.org/2000/svg" {box} {size} role="img">',
             f"<title>{title}</title>",
             f"<style>{_STYLE}</style>",
             f'<rect class="paper" {size}/>',
@@ -68,7 +69,7 @@ def _panel(alignment: Alignment, top: float) -> tuple[list[str], float, float]:
     sources, targets = ([_short(name) for name in names] for names in (alignment.source, alignment.target))
     S, T = len(sources), len(targets)
     left = 16 + _LETTER * max(map(len, targets))
-    above = 26 + _LETTER * max(map(len, sources)) * 0.8  # the labels of the source are slanted
+    above = 36 + _LETTER * max(map(len, sources)) * 0.8  # the labels of the source are slanted
     x0, y0 = left + 8, top + above
     lines = [f'<text class="side" x="8" y="{top + 14:.0f}">source across, target down</text>']
     for s, name in enumerate(sources):

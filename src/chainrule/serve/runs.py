@@ -204,7 +204,7 @@ def _check_size(one: Found) -> None:
 
 def draw(record: RunDetails, theme: str) -> str:
     """Draw the losses of a training by Vega."""
-    charts = run_charts(record)
+    charts = run_charts(record.points)
     if "loss" not in charts:
         raise UnknownRunError(f"{record.title}: nothing was measured yet")
     import vl_convert

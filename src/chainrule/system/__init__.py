@@ -1,6 +1,7 @@
 """The machine and its process: files, devices, threads, signals, and packages that add to this one.
 
 disk/         files that are written whole or not at all; locks; tables of results
+display.py    results as a terminal prints them and a notebook shows them: numbers, tables, coloured texts
 devices.py    the devices that networks compute on, and the peak memory of a piece of work
 parallel.py   work on all cores
 progress/     progress reports of long work, and bars that show them

@@ -27,6 +27,9 @@ from chainrule.arrays import checked
 from chainrule.contract.lm import LanguageModel, score_sequences, tokens_at_once
 from chainrule.errors import CorpusError, SettingsError
 from chainrule.evaluation.records import ScoredBatch, ScoredRecord
+from chainrule.evaluation.surprisal import SurprisingToken, coloured_text, surprising_tokens
+from chainrule.system.display import number as written
+from chainrule.system.display import to_html
 from chainrule.system.parallel import in_order
 from chainrule.system.progress import Reports, as_progress
 from chainrule.text.batches import RecordBatch, line_ends, record_batches
@@ -34,23 +37,10 @@ from chainrule.text.corpus import Corpus
 from chainrule.text.files import Cleaning, EncodingErrors, form_of
 from chainrule.text.given import Text, as_corpus
 from chainrule.text.records import Fields, read_records
-from chainrule.tokens.base import Tokenizer, line_bounds
-from chainrule.tokens.spelling import text_spans
+from chainrule.tokens.base import line_bounds
 
 By = Literal["mean", "total"]
 _LONGEST_LINE = 1 << 20  # bytes of an incomplete line; a longer one counts as a line
-
-
-@dataclass(frozen=True)
-class SurprisingToken:
-    """A token of a text with its place and its surprisal."""
-
-    text: str
-    start: int
-    """The place of its first character in the text."""
-    end: int
-    """The place after its last character; the end of the last line has no character."""
-    bits: float
 
 
 @dataclass(frozen=True)
@@ -67,6 +57,10 @@ class Anomaly:
         """Return the line with its tokens as JSON."""
         tokens = [asdict(token) for token in self.tokens]
         return {"id": self.id, "bits": self.bits, "text": self.text, "tokens": tokens}
+
+    def _repr_html_(self) -> str:
+        """The line in a notebook: each token is coloured by its surprisal."""
+        return to_html([f"{self.id}: {written(self.bits)} bits", coloured_text(self.text, self.tokens)])
 
 
 def anomalies(
@@ -160,27 +154,6 @@ def scored_batches(
         yield from (scored for _, scored in in_order(score, batches))
     else:
         yield from map(score, batches)
-
-
-# -- tokens in their text ---------------------------------------------------------------------------------
-
-
-def surprising_tokens(tokenizer: Tokenizer, record: ScoredRecord) -> Iterator[SurprisingToken]:
-    """Yield the tokens of a record with their places and bits; the end of a line is a token without text.
-
-    If several tokens spell a character, the last one has it.
-    """
-    text = record.text.encode()
-    begins = np.flatnonzero((np.frombuffer(text, np.uint8) & 0xC0) != 0x80)  # the first byte of each character
-    for token, log_prob, (first, last) in zip(
-        record.ids, record.log_probs, text_spans(tokenizer, text, record.ids), strict=True
-    ):
-        start, end = (
-            len(record.text) if place == len(text) else int(np.searchsorted(begins, place, side="right")) - 1
-            for place in (first, last)
-        )
-        spelled = "" if token == tokenizer.eos else record.text[start:end]
-        yield SurprisingToken(spelled, start, end, -log_prob / math.log(2))
 
 
 # -- a file that grows ------------------------------------------------------------------------------------

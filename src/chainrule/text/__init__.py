@@ -1,5 +1,6 @@
 """Text: reading and cleaning it, and splitting it into parts for training, validation and test.
 
+builtin/     the texts that come with the package
 sources.py   the files of a name, a pattern or a folder
 remote.py    files at addresses, such as s3://bucket/books/*.txt
 hub.py       datasets of the Hugging Face hub, hf://OWNER/NAME

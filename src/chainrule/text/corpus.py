@@ -1,4 +1,4 @@
-"""A corpus: text from files, folders, patterns, addresses, standard input, memory or Python's own documentation.
+"""A corpus: text from files, folders, patterns, addresses, standard input, memory or the package itself.
 
 >>> corpus = Corpus.from_text("i love cats\\ni love dogs\\n")
 >>> [document.decode() for document in corpus.documents()]
@@ -19,6 +19,7 @@ from chainrule.errors import CorpusError
 from chainrule.system.disk import naming, scratch_file
 from chainrule.system.disk.scratch import ScratchFile
 from chainrule.system.progress import Progress
+from chainrule.text.builtin import BUILTIN, builtin_documents
 from chainrule.text.files import (
     BLOCK_SIZE,
     Cleaning,
@@ -33,9 +34,7 @@ from chainrule.text.files import (
 from chainrule.text.hub import is_dataset, open_dataset
 from chainrule.text.records import TEXT, Fields, Record, read_records
 from chainrule.text.remote import find_remote, is_address, local_path, protocol_of
-from chainrule.text.sources import BUILTIN, Source, find_files
-
-__all__ = ["BUILTIN", "Corpus", "Source", "python_reference"]
+from chainrule.text.sources import Source, find_files
 
 _BLANK_LINES = re.compile(rb"\n(?:[ \t]*\n)+")
 _LINES_PER_BLANK = 100  # if blank lines are rarer than one in so many, they do not separate documents
@@ -52,6 +51,8 @@ class Corpus:
     fields: Fields = TEXT
     """The fields of records that hold the text; text files have none."""
     cleaning: Cleaning = field(default_factory=Cleaning, compare=False)
+    builtin: str | None = field(default=None, repr=False)
+    """The name of the text, if it is one that comes with the package."""
     _spools: dict[str, ScratchFile] = field(default_factory=dict, repr=False, compare=False)
     """Copies of sources that can be read only once, by their names in messages."""
 
@@ -70,11 +71,13 @@ class Corpus:
         """
         cleaning = Cleaning(encoding_errors)
         if not sources:
-            raise CorpusError("no text given: name a file, a folder, - for standard input, or " + BUILTIN)
-        if BUILTIN in map(str, sources):
+            raise CorpusError(
+                "no text given: name a file, a folder, - for standard input, or " + next(iter(BUILTIN))
+            )
+        if builtin := next((name for name in map(str, sources) if name in BUILTIN), None):
             if len(sources) > 1:
-                raise CorpusError(f"{BUILTIN} cannot be mixed with files")
-            return cls(texts=python_reference(), cleaning=cleaning)
+                raise CorpusError(f"{builtin} cannot be mixed with files")
+            return cls(texts=builtin_documents(builtin), cleaning=cleaning, builtin=builtin)
         if fields is not None and not isinstance(fields, Fields):
             fields = Fields.parse([fields] if isinstance(fields, str) else fields)
         paths: list[Path] = []
@@ -136,11 +139,6 @@ class Corpus:
         return read_records(path, self.name_of(path), self.fields, self.cleaning)
 
     @property
-    def is_builtin(self) -> bool:
-        """Whether this is the text of builtin:python."""
-        return bool(self.texts) and not self.paths and self.texts == python_reference()
-
-    @property
     def is_in_files(self) -> bool:
         """Whether all of its text is in files, which another process can open too."""
         return bool(self.paths) and not self.texts and not self._spools
@@ -185,20 +183,13 @@ class Corpus:
     def name(self) -> str:
         """The name of the corpus in messages."""
         if not self.paths:
-            return "the text"
+            return self.builtin or "the text"
         first = self.name_of(self.paths[0])
         return first if len(self.paths) == 1 else f"{first} and {len(self.paths) - 1} more"
 
     def name_of(self, path: Path) -> str:
         """Return the name of a file in messages."""
         return next((name for name, spool in self._spools.items() if spool.name == str(path)), str(path))
-
-
-def python_reference() -> tuple[bytes, ...]:
-    """Return the language reference that comes with Python, a document per topic, as a sample text."""
-    from pydoc_data import topics
-
-    return tuple(topics.topics[name].strip().encode() + b"\n\n" for name in sorted(topics.topics))
 
 
 def _utf8(text: str, name: str) -> bytes:

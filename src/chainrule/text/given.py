@@ -5,7 +5,7 @@
     Path, several Path      files
     Corpus                  taken as it is
 
-`Corpus.open` opens patterns, standard input and builtin:python.
+`Corpus.open` opens patterns, standard input and the texts of the package, such as builtin:shakespeare.
 
 >>> [document.decode() for document in as_corpus(["i love cats", "i love dogs"]).documents()]
 ['i love cats\\n', 'i love dogs\\n']
@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
 from chainrule.errors import CorpusError
-from chainrule.text.corpus import BUILTIN, Corpus
+from chainrule.text.builtin import BUILTIN
+from chainrule.text.corpus import Corpus
 from chainrule.text.remote import is_address
 
 Text: TypeAlias = Corpus | str | Path | Iterable[str] | Iterable[Path]
@@ -79,7 +80,7 @@ def _names_a_file(text: str) -> bool:
     """Return True if a text is one line that names an existing file or folder, or looks like the name of a file."""
     if "\n" in text or len(text) > 4096:
         return False
-    if text == BUILTIN or (text.startswith(_STORES) and len(text.split()) == 1):
+    if text in BUILTIN or (text.startswith(_STORES) and len(text.split()) == 1):
         return True
     with suppress(OSError, ValueError):  # too long for a name, or not allowed in a name
         if text.strip() and Path(text).exists():
@@ -94,8 +95,8 @@ def _names_a_file(text: str) -> bool:
 
 def _refuse_names(names: list[str]) -> NoReturn:
     first = names[0]
-    if first == BUILTIN:
-        raise CorpusError(f"{first!r} is text here; write Corpus.open({first!r}) for the documentation of Python")
+    if first in BUILTIN:
+        raise CorpusError(f"{first!r} is text here; write Corpus.open({first!r}) for the text of that name")
     if is_address(first):
         raise CorpusError(f"{first!r} is text here; write Corpus.open({first!r}) to read what is there")
     how = f"Path({first!r}) to read the file"

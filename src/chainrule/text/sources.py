@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import TypeAlias
 
 from chainrule.errors import CorpusError
+from chainrule.text.builtin import BUILTIN
 
 Source: TypeAlias = str | Path
 """A file, a folder, a pattern such as "books/*.txt", an address such as "s3://bucket/book.txt" (remote.py),
-"-" for standard input, or "builtin:python"."""
-
-BUILTIN = "builtin:python"
+"-" for standard input, or the name of a text that comes with the package, such as "builtin:shakespeare"."""
 
 _MARKS = ("manifest.json", "compare.json")  # files of folders of chainrule, with _MARK near their start
 _MARK = b'"chainrule-'
@@ -27,7 +26,7 @@ def find_files(source: Source, patterns: Sequence[str] = ()) -> list[Path]:
     if not str(source):
         raise CorpusError("the name of a file is empty")
     if str(source).startswith("builtin:"):
-        raise CorpusError(f"there is no text {str(source)!r}; there is {BUILTIN}")
+        raise CorpusError(f"there is no text {str(source)!r}; there is {' and '.join(BUILTIN)}")
     path = Path(source)
     if path.is_dir():
         return _files_of_folder(path, patterns)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 def _complete_corpus(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
     from click.shell_completion import CompletionItem
 
-    from chainrule.text.corpus import BUILTIN
+    from chainrule.text.builtin import BUILTIN
 
-    if incomplete and BUILTIN.startswith(incomplete):
-        return [CompletionItem(BUILTIN)]
+    if incomplete and (found := [name for name in BUILTIN if name.startswith(incomplete)]):
+        return [CompletionItem(name) for name in found]
     return [CompletionItem(incomplete, type="file")]
 
 

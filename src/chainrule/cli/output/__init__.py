@@ -7,7 +7,6 @@ typing.py    a line that is typed, with suggestions below it
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import textwrap
@@ -19,11 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from chainrule.system.display import Part, ResultTable
+from chainrule.system.display import number as number
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Column, Table
 
-    from chainrule.evaluation.measure import Measured
     from chainrule.system.progress import Progress
 
 
@@ -123,17 +124,6 @@ def terminal_progress() -> Progress:
 
 
 # -- numbers and words ------------------------------------------------------------------------------------
-
-
-def number(value: float, digits: int = 3) -> str:
-    """Write a number for people: 1,234.5, 0.00123, ∞."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "∞" if value > 0 else "-∞"
-    if value == 0 or abs(value) >= 10**digits:
-        return f"{value:,.0f}"
-    return f"{value:,.{max(digits - 1 - math.floor(math.log10(abs(value))), 0)}f}"
 
 
 def count(amount: int, unit: str) -> str:
@@ -274,25 +264,14 @@ def _part(table: Table, columns: Sequence[int], gap: int) -> Table:
     return part
 
 
-# -- the figures of a measurement -------------------------------------------------------------------------
-
-_SCORES = "(…) computed from scores, not from probabilities: it does not compare with the others"
-_LOWER_BOUND = "* a lower bound: white space, and the spelling of unknown tokens, are not counted"
+# -- results ----------------------------------------------------------------------------------------------
 
 
-def bits_per_byte(measured: Measured) -> str:
-    """Write bits per byte, with a * where they are only a lower bound (`say_caveats` explains it)."""
-    return figure(measured, measured.bits_per_byte) + ("" if measured.lossless else "*")
-
-
-def figure(measured: Measured, value: float) -> str:
-    """Write a figure, in brackets where it is computed from scores (`say_caveats` explains it)."""
-    return number(value, 4) if measured.normalised else f"({number(value, 4)})"
-
-
-def say_caveats(screen: Console, *, normalised: bool, lossless: bool = True) -> None:
-    """Explain the brackets and stars of a table below it, where it has any."""
-    if not normalised:
-        say(screen, _SCORES)
-    if not lossless:
-        say(screen, _LOWER_BOUND)
+def show(screen: Console, parts: Iterable[Part], *, style: str = "bold") -> None:
+    """Print the parts of a result, sentences and tables; rows that stand out have the style."""
+    for part in parts:
+        if isinstance(part, ResultTable):
+            styles = dict.fromkeys(part.strong, style)
+            print_table(screen, part.headings, part.rows, title=part.title or None, left=part.left, styles=styles)
+        else:
+            say(screen, part.lstrip(" "), indent=len(part) - len(part.lstrip(" ")))

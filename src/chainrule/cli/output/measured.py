@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from chainrule.cli.output import bits_per_byte, cut, figure, number, print_table, say, say_caveats
+from chainrule.cli.output import cut, print_table, say, show
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,11 +19,6 @@ T = TypeVar("T")
 Results: TypeAlias = Sequence[tuple[str, T]]
 """What was measured of the models of some folders."""
 
-PSEUDO = (
-    "PLL: the mean of ln p of each token given those on both sides, in nats. It is no probability of the text, and "
-    "exp(-PLL), the pseudo-perplexity, is no perplexity: it does not compare with that of a language model"
-)
-
 _FIGURES = 60  # the width of the table of language models without their names
 _WIDE = 70
 _WIDEST_CONFUSION = 24  # tags; a table of more is not read
@@ -31,36 +26,29 @@ _WIDEST_CONFUSION = 24  # tags; a table of more is not read
 
 def show_language(screen: Console, results: Results[Measured]) -> None:
     """Print a row for each model; a narrow table leaves out nats and bits, the logarithms of the perplexity."""
-    figures: dict[str, Callable[[Measured], str]] = {
-        "perplexity": lambda m: figure(m, m.perplexity),
-        "nats": lambda m: figure(m, m.nats),
-        "bits": lambda m: figure(m, m.bits),
-        "bits/byte": bits_per_byte,
-        "tokens": lambda m: f"{m.tokens:,}",
-        "OOV": lambda m: f"{m.oov:.2%}",
-    }
-    if screen.width < _WIDE:
-        del figures["nats"], figures["bits"]
-    room = max(screen.width - (_FIGURES if "nats" in figures else _FIGURES - 16), 8)
+    from chainrule.evaluation.measure import caveats
+
+    figures = [m.figures() for _, m in results]
+    headings = [name for name in figures[0] if screen.width >= _WIDE or name not in ("nats", "bits")]
+    room = max(screen.width - (_FIGURES if "nats" in headings else _FIGURES - 16), 8)
     names = [cut(folder, room, keep="end") if screen.is_terminal else folder for folder, _ in results]
-    rows = [[name, *(show(m) for show in figures.values())] for name, (_, m) in zip(names, results, strict=True)]
-    print_table(screen, ["model", *figures], rows)
+    rows = [[name, *(one[heading] for heading in headings)] for name, one in zip(names, figures, strict=True)]
+    print_table(screen, ["model", *headings], rows)
     for folder, m in results:
         if m.impossible:
             share = m.impossible / m.tokens
             say(screen, f"{folder}: {share:.1%} of the tokens have probability 0, so the perplexity is infinite")
-    every = [m for _, m in results]
-    say_caveats(screen, normalised=all(m.normalised for m in every), lossless=all(m.lossless for m in every))
+    show(screen, caveats(m for _, m in results))
 
 
 def show_masked(screen: Console, results: Results[PseudoMeasured]) -> None:
     """Print the pseudo-log-likelihoods of masked models."""
-    rows = (
-        [folder, number(m.pll_per_token, 4), number(m.pseudo_perplexity, 4), f"{m.tokens:,}", f"{m.oov:.2%}"]
-        for folder, m in results
-    )
-    print_table(screen, ["model", "PLL", "pseudo-perplexity", "tokens", "OOV"], rows)
-    say(screen, PSEUDO)
+    from chainrule.evaluation.pseudo import CAVEAT
+
+    figures = [m.figures() for _, m in results]
+    rows = [[folder, *one.values()] for (folder, _), one in zip(results, figures, strict=True)]
+    print_table(screen, ["model", *figures[0]], rows)
+    say(screen, CAVEAT)
 
 
 # -- models that translate --------------------------------------------------------------------------------
@@ -68,14 +56,10 @@ def show_masked(screen: Console, results: Results[PseudoMeasured]) -> None:
 
 def show_translations(screen: Console, results: Results[TranslationMeasured]) -> None:
     """Print how good translations are, also by the length of the source."""
-    rows = (
-        [folder, f"{m.bleu:.1f}", f"{m.chrf:.1f}", number(m.perplexity, 4), number(m.sentences_per_second)]
-        for folder, m in results
-    )
-    print_table(screen, ["model", "BLEU", "chrF", "perplexity", "sentences/s"], rows)
     first = results[0][1]
-    counts = f"{first.pairs:,} pairs, {first.tokens:,} tokens of targets"
-    say(screen, f"{counts}; copying the sources has BLEU {first.copied_bleu:.1f}")
+    rows = [[folder, *m.figures().values()] for folder, m in results]
+    print_table(screen, ["model", *first.figures()], rows)
+    say(screen, first.size)
     lengths = [["pairs", *(f"{one.pairs:,}" for one in first.lengths)]]
     lengths += [[folder, *(f"{one.bleu:.1f}" for one in m.lengths)] for folder, m in results]
     print_table(screen, ["BLEU by words of the source", *(one.name for one in first.lengths)], lengths)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,20 +9,16 @@ import click
 
 import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli import output
 from chainrule.cli.options import texts
 from chainrule.cli.options.declaring import names_from
 from chainrule.cli.options.tokenizers import given_tokenizer, tokenizer_options
-from chainrule.cli.output import console, number, print_json, print_table, say, terminal_progress
+from chainrule.cli.output import console, print_json, say, show, terminal_progress
 from chainrule.errors import ChainruleError, Interrupted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from chainrule.comparison.results import Comparison, Result
-
-CHEAP = "°"
-"""Marks the cost of a model to which no other is better without costing more."""
+    from chainrule.comparison.results import Comparison
 
 
 @click.command(short_help="Train a ladder of models and measure them on one scale.")
@@ -133,85 +128,21 @@ def _print_unfinished(out: str) -> None:
 
 def _print(comparison: Comparison, out: str) -> None:
     """Print a row for each model with its figures and costs, and then all else that was found."""
-    from chainrule.comparison.learning_curve import on_part
+    from chainrule.comparison.tables import comparison_parts
 
-    screen, results = console(), comparison.results
-    train, test = comparison.parts["train"], comparison.parts["test"]
-    head = f"{comparison.tokenizer}, vocabulary {comparison.vocab_size:,}; trained on "
-    measured = [result.test for result in results if isinstance(result.test, cr.evaluation.Measured)]
-    if comparison.is_of_text:
-        size = f"{test['tokens']:,} tokens ({test['bytes']:,} bytes) of text no model has seen"
-        say(screen, f"{head}{train['tokens']:,} tokens, measured on {size}")
-        names, figures = ["bits/byte", "±", "perplexity"], [*map(_language_figures, results)]
-    else:
-        say(screen, f"{head}{train['lines']:,} examples, measured on {test['lines']:,} that no model has seen")
-        values = [result.figures for result in results]
-        names = list(dict.fromkeys(name for one in values for name in one))
-        figures = [[number(one[name], 4) if name in one else "" for name in names] for one in values]
-    best = [result is comparison.best for result in results]
-    rows = [
-        [f"{result.name} (best)" if is_best else result.name, *shown, *_costs(comparison, result)]
-        for result, shown, is_best in zip(results, figures, best, strict=True)
-    ]
-    styles = {place: "bold green" for place, is_best in enumerate(best) if is_best}
-    print_table(screen, ["model", *names, "steps", "tokens/s", "train s", "MB"], rows, styles=styles)
-    say(screen, f"{CHEAP} no other model is both better and cheaper in this respect")
-    impossible = [test.impossible / test.tokens for test in measured if test.impossible]
-    if impossible:
-        shares = f"from {min(impossible):.1%} to {max(impossible):.1%} of them"
-        say(screen, f"∞: some tokens had probability 0, {shares}")
-    output.say_caveats(
-        screen,
-        normalised=all(test.normalised for test in measured),
-        lossless=all(test.lossless for test in measured),
-    )
-    for note in dict.fromkeys(getattr(result.test, "note", "") for result in results):
-        if note:
-            say(screen, note)
-    _print_curve(screen, comparison)
-    for failure in comparison.failures:
-        say(screen, f"{on_part(failure.name, failure.share)} failed: {failure.error}")
-    screen.print("\nSamples (top-p 0.9)" if comparison.is_of_text else "\nExamples", style="bold")
-    for result in results:
-        sample = " / ".join(" ".join(line.split()) for line in result.sample.splitlines())
-        say(screen, f"{result.name}: {sample[:160] or '(empty lines)'}", emphasis=len(result.name) + 1)
+    screen = console()
+    show(screen, comparison_parts(comparison), style="bold green")
+    _print_samples(screen, comparison)
     _print_best(screen, comparison, out)
 
 
-def _language_figures(result: Result) -> list[str]:
-    assert isinstance(result.test, cr.evaluation.Measured)
-    half = "" if result.interval is None else f"{(result.interval[1] - result.interval[0]) / 2:.3f}"
-    return [output.bits_per_byte(result.test), half, output.figure(result.test, result.test.perplexity)]
+def _print_samples(screen: Console, comparison: Comparison) -> None:
+    from chainrule.comparison.tables import sample
 
-
-def _costs(comparison: Comparison, result: Result) -> list[str]:
-    """Return the costs of a model, each with a mark if no better model is as cheap."""
-    costs = {
-        "tokens_per_second": f"{result.test.tokens_per_second:,.0f}",
-        "training_seconds": number(result.training_seconds, 2),
-        "megabytes": number(result.megabytes, 3),
-    }
-    marked = [text + (CHEAP if result.name in comparison.frontier(cost) else " ") for cost, text in costs.items()]
-    return ["" if result.steps is None else f"{result.steps:,}", *marked]
-
-
-def _print_curve(screen: Console, comparison: Comparison) -> None:
-    """Print the learning curves: a row for each model, a column for each part of the training text."""
-    from chainrule.comparison.learning_curve import fraction
-
-    if not comparison.curve:
-        return
-    shares = sorted({one.share for one in comparison.curve})
-    points: dict[str, dict[float, float]] = {}
-    for one in comparison.curve:
-        points.setdefault(one.name, {})[one.share] = one.bits_per_byte
-    screen.print("\nBits/byte by the share of the training text", style="bold")
-    rows = []
-    for name, found in points.items():
-        half, whole = found.get(0.5, math.inf), found.get(1.0, math.inf)
-        gained = f"{whole - half:+.3f}" if max(half, whole) < math.inf else ""
-        rows.append([name, *(number(found[share], 4) if share in found else "" for share in shares), gained])
-    print_table(screen, ["model", *map(fraction, shares), "twice the text"], rows)
+    title = "Samples (top-p 0.9)" if comparison.is_of_text else "Examples"
+    screen.print(f"\n{title}", style="bold")
+    for result in comparison.results:
+        say(screen, f"{result.name}: {sample(result)}", emphasis=len(result.name) + 1)
 
 
 def _print_best(screen: Console, comparison: Comparison, out: str) -> None:

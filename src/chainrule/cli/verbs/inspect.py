@@ -13,6 +13,7 @@ from chainrule.cli import options as opt
 from chainrule.cli.output import console, number, print_json, print_table, say, show_table, terminal_progress
 from chainrule.cli.verbs.suggest import print_suggestions
 from chainrule.errors import ModelError
+from chainrule.system.display import cell
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -169,7 +170,7 @@ def _print_ngrams(screen: Console, ngrams: dict[str, Any]) -> None:
     title = f"tokens {after}: {ngrams['all']:,}" + (f", the first {len(rows)}" if len(rows) < ngrams["all"] else "")
     say(screen, title)  # not as the table's title, which a narrow table would break
     headings = [name.replace("_", " ") for name in rows[0]]
-    print_table(screen, headings, ([*map(_cell, row.values())] for row in rows))
+    print_table(screen, headings, ([*map(cell, row.values())] for row in rows))
 
 
 def _print_bigrams(screen: Console, bigrams: dict[str, Any]) -> None:
@@ -177,13 +178,5 @@ def _print_bigrams(screen: Console, bigrams: dict[str, Any]) -> None:
     for name, title in titles.items():
         if bigrams[name] is not None:
             say(screen, title)
-            rows = ([word, *map(_cell, row)] for word, row in zip(bigrams["rows"], bigrams[name], strict=True))
+            rows = ([word, *map(cell, row)] for word, row in zip(bigrams["rows"], bigrams[name], strict=True))
             print_table(screen, ["", *bigrams["columns"]], rows)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return number(value, 4)
-    return f"{value:,}" if isinstance(value, int) else str(value)

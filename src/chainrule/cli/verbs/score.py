@@ -17,7 +17,7 @@ import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options.executors import executor_options, opened_workers
 from chainrule.cli.options.texts import corpus_options, id_field, open_corpus, text_argument
-from chainrule.cli.output import console, cut, echo, number, printable, say_caveats, terminal_progress
+from chainrule.cli.output import console, cut, echo, number, printable, say, terminal_progress
 
 if TYPE_CHECKING:
     from chainrule.evaluation.pseudo import PseudoScored
@@ -78,9 +78,9 @@ def score(folder: str, text: str, **options: Any) -> None:
             raise click.UsageError("a masked model is scored by this process: leave out --executor")
         _print_lines(lm, _pseudo_records(lm, corpus, options), _PSEUDO, options)
         if not options["as_json"]:
-            from chainrule.cli.output.measured import PSEUDO
+            from chainrule.evaluation.pseudo import CAVEAT
 
-            terminal_progress().note(PSEUDO)
+            terminal_progress().note(CAVEAT)
         return
     if options["executor"] != "embedded":
         expect_lines(lm)  # before an executor is started, which takes seconds
@@ -200,7 +200,10 @@ def _print_table(records: Iterable[ScoredRecord], *, normalised: bool) -> None:
     echo("─" * min(width, len(heading) + room - len("text")))
     for record in chain(first, every):
         echo(_table_row(record, longest_id, figures, room))
-    say_caveats(screen, normalised=normalised)
+    if not normalised:
+        from chainrule.evaluation.measure import SCORES
+
+        say(screen, SCORES)
 
 
 def _room(width: int, longest_id: int, figures: tuple[tuple[str, int], ...]) -> int:

@@ -31,23 +31,23 @@ _TITLE, _LEGEND = 34.0, 44.0
 _SMALL = 6.6  # the width of a letter of the legend
 _LEAST = 760.0  # the least width of the picture: that of the legend
 _STYLE = """
-text { font: 13px Helvetica, Arial, "DejaVu Sans", sans-serif; fill: #1d2733; text-anchor: middle }
-.title { font-size: 16px; font-weight: bold; text-anchor: start }
-.band { fill: #f5f6f8 }
-.step { fill: #7b8794; text-anchor: start }
-.module rect { fill: #dce8f7; stroke: #3d6ea8; stroke-width: 1.3 }
-.module .name { font-weight: bold }
-.parameter rect { fill: #fdf0d0; stroke: #b98a17; stroke-width: 1.3 }
-.value rect { fill: #ffffff; stroke: #7b8794; stroke-width: 1.2; stroke-dasharray: 4 3 }
-.forward { fill: none; stroke: #48535f; stroke-width: 1.3; marker-end: url(#forward) }
-.backward { fill: none; stroke: #c8372d; marker-end: url(#backward) }
-.shape { font-size: 11px; fill: #48535f; text-anchor: end }
-.gradient { font-size: 11px; fill: #c8372d; text-anchor: start }
-.parameter .gradient { text-anchor: middle }
-.legend { font-size: 12px; text-anchor: start }
+.chainrule-graph text { font: 13px Helvetica, Arial, "DejaVu Sans", sans-serif; fill: #1d2733; text-anchor: middle }
+.chainrule-graph .title { font-size: 16px; font-weight: bold; text-anchor: start }
+.chainrule-graph .band { fill: #f5f6f8 }
+.chainrule-graph .step { fill: #7b8794; text-anchor: start }
+.chainrule-graph .module rect { fill: #dce8f7; stroke: #3d6ea8; stroke-width: 1.3 }
+.chainrule-graph .module .name { font-weight: bold }
+.chainrule-graph .parameter rect { fill: #fdf0d0; stroke: #b98a17; stroke-width: 1.3 }
+.chainrule-graph .value rect { fill: #ffffff; stroke: #7b8794; stroke-width: 1.2; stroke-dasharray: 4 3 }
+.chainrule-graph .forward { fill: none; stroke: #48535f; stroke-width: 1.3; marker-end: url(#chainrule-forward) }
+.chainrule-graph .backward { fill: none; stroke: #c8372d; marker-end: url(#chainrule-backward) }
+.chainrule-graph .shape { font-size: 11px; fill: #48535f; text-anchor: end }
+.chainrule-graph .gradient { font-size: 11px; fill: #c8372d; text-anchor: start }
+.chainrule-graph .parameter .gradient { text-anchor: middle }
+.chainrule-graph .legend { font-size: 12px; text-anchor: start }
 """
 _MARKERS = "".join(
-    f'<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+    f'<marker id="chainrule-{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
     f'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0.5 L8 4 L0 7.5 z" fill="{colour}"/></marker>'
     for name, colour in (("forward", "#48535f"), ("backward", "#c8372d"))
 )
@@ -60,7 +60,7 @@ def to_svg(graph: Graph, title: str = "") -> str:
     height = picture.height + _TITLE + _LEGEND
     aside = (width - picture.width) / 2
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
+        f'<svg class="chainrule-graph" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" role="img">',
         f"<title>{escape(title or 'a computation graph')}</title>",
         f"<style>{_STYLE}</style>",

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from chainrule.errors import MissingExtraError
 from chainrule.system.disk.atomic import replaced_file
+from chainrule.system.display import ResultTable, cell, scrolled, to_html
+from chainrule.system.plugins import import_object
 
 if TYPE_CHECKING:
     import pandas
@@ -25,9 +27,13 @@ def frame(**columns: Any) -> pandas.DataFrame:
     return pandas.DataFrame(columns)
 
 
+_PICTURE = "chainrule.report.write:loss_picture"
+_MOST_ROWS = 12
+
+
 @dataclass(frozen=True)
 class Curves:
-    """The measurements of a training, in the order they were taken."""
+    """The measurements of a training, in the order they were taken; a notebook shows the losses."""
 
     records: Sequence[dict[str, Any]]
     """Each record has the step, the tokens read, and losses in nats: of training, of validation, or both."""
@@ -37,6 +43,22 @@ class Curves:
 
     def __repr__(self) -> str:
         return f"<Curves of {len(self):,} measurements: {', '.join(self.columns())}>"
+
+    def _repr_html_(self) -> str:
+        """The losses, as the report draws them; as a table where its libraries are not installed."""
+        try:
+            picture = import_object(_PICTURE)(self.records)
+        except MissingExtraError as error:
+            return to_html([self._table(), f"A picture of the losses: {error}"])
+        return to_html([self._table() if picture is None else scrolled(picture)])
+
+    def _table(self) -> ResultTable:
+        """A row for some of the measurements, at equal distances; the last is one of them."""
+        every = -(-len(self) // _MOST_ROWS) if len(self) else 1
+        some = list(self.records)[::-1][::every][::-1]
+        columns = Curves(some).columns()
+        rows = zip(*(map(cell, values) for values in columns.values()), strict=True)
+        return ResultTable([*columns], [list(row) for row in rows])
 
     def columns(self) -> dict[str, list[Any]]:
         """Return the values of each name; None for records without it."""

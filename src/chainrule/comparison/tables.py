@@ -1,0 +1,107 @@
+"""The tables of a comparison: a row for each model, and the learning curves; for a terminal and for a notebook."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from chainrule.comparison.learning_curve import fraction, on_part
+from chainrule.comparison.results import Comparison, Result
+from chainrule.evaluation.measure import Measured, caveats
+from chainrule.system.display import Part, ResultTable, number
+
+CHEAP = "°"
+"""Marks the cost of a model to which no other is better without costing more."""
+_SAMPLE = 160  # characters
+
+
+def comparison_parts(comparison: Comparison) -> list[Part]:
+    """Return what a comparison found: its text, the table of its models with notes, curves, failures."""
+    train, test = comparison.parts["train"], comparison.parts["test"]
+    head = f"{comparison.tokenizer}, vocabulary {comparison.vocab_size:,}; trained on "
+    if comparison.is_of_text:
+        size = f"{test['tokens']:,} tokens ({test['bytes']:,} bytes) of text no model has seen"
+        head += f"{train['tokens']:,} tokens, measured on {size}"
+    else:
+        head += f"{train['lines']:,} examples, measured on {test['lines']:,} that no model has seen"
+    parts: list[Part] = [head, models_table(comparison), *_notes(comparison)]
+    if comparison.curve:
+        parts += ["", curve_table(comparison)]
+    return parts + [f"{on_part(one.name, one.share)} failed: {one.error}" for one in comparison.failures]
+
+
+def models_table(comparison: Comparison) -> ResultTable:
+    """Return a row for each model with its figures and costs."""
+    results = comparison.results
+    if comparison.is_of_text:
+        names, figures = ["bits/byte", "±", "perplexity"], [*map(_language_figures, results)]
+    else:
+        values: list[Mapping[str, float]] = [result.figures for result in results]
+        names = list(dict.fromkeys(name for one in values for name in one))
+        figures = [[number(one[name], 4) if name in one else "" for name in names] for one in values]
+    best = [result is comparison.best for result in results]
+    rows = [
+        [f"{result.name} (best)" if is_best else result.name, *shown, *_costs(comparison, result)]
+        for result, shown, is_best in zip(results, figures, best, strict=True)
+    ]
+    strong = [place for place, is_best in enumerate(best) if is_best]
+    return ResultTable(["model", *names, "steps", "tokens/s", "train s", "MB"], rows, strong=strong)
+
+
+def _language_figures(result: Result) -> list[str]:
+    assert isinstance(result.test, Measured)
+    half = "" if result.interval is None else f"{(result.interval[1] - result.interval[0]) / 2:.3f}"
+    shown = result.test.figures()
+    return [shown["bits/byte"], half, shown["perplexity"]]
+
+
+def _costs(comparison: Comparison, result: Result) -> list[str]:
+    """Return the costs of a model, each with a mark if no better model is as cheap."""
+    costs = {
+        "tokens_per_second": f"{result.test.tokens_per_second:,.0f}",
+        "training_seconds": number(result.training_seconds, 2),
+        "megabytes": number(result.megabytes, 3),
+    }
+    marked = [text + (CHEAP if result.name in comparison.frontier(cost) else " ") for cost, text in costs.items()]
+    return ["" if result.steps is None else f"{result.steps:,}", *marked]
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    """Explain the marks of the table."""
+    measured = [one.test for one in comparison.results if isinstance(one.test, Measured)]
+    notes = [f"{CHEAP} no other model is both better and cheaper in this respect"]
+    impossible = [test.impossible / test.tokens for test in measured if test.impossible]
+    if impossible:
+        shares = f"from {min(impossible):.1%} to {max(impossible):.1%} of them"
+        notes.append(f"∞: some tokens had probability 0, {shares}")
+    notes += caveats(measured)
+    every = dict.fromkeys(getattr(one.test, "note", "") for one in comparison.results)
+    return notes + [note for note in every if note]
+
+
+def curve_table(comparison: Comparison) -> ResultTable:
+    """Return the learning curves: a row for each model, a column for each part of the training text."""
+    shares = sorted({one.share for one in comparison.curve})
+    points: dict[str, dict[float, float]] = {}
+    for one in comparison.curve:
+        points.setdefault(one.name, {})[one.share] = one.bits_per_byte
+    rows = []
+    for name, found in points.items():
+        half, whole = found.get(0.5, math.inf), found.get(1.0, math.inf)
+        gained = f"{whole - half:+.3f}" if max(half, whole) < math.inf else ""
+        rows.append([name, *(number(found[share], 4) if share in found else "" for share in shares), gained])
+    headings = ["model", *map(fraction, shares), "twice the text"]
+    return ResultTable(headings, rows, title="Bits/byte by the share of the training text")
+
+
+def samples_table(comparison: Comparison) -> ResultTable:
+    """Return the beginning of what each model wrote, on one line each."""
+    rows = [[result.name, sample(result)] for result in comparison.results]
+    heading = "sample (top-p 0.9)" if comparison.is_of_text else "example"
+    return ResultTable(["model", heading], rows, left=[1])
+
+
+def sample(result: Result) -> str:
+    """Return the beginning of what a model wrote, on one line."""
+    text = " / ".join(" ".join(line.split()) for line in result.sample.splitlines())
+    return text[:_SAMPLE] or "(empty lines)"
