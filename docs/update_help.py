@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -12,6 +13,13 @@ from chainrule.cli.options.declaring import BriefCommand
 
 PAGES = Path(__file__).parent / "cli"
 BEGIN, END = "<!-- help: written by docs/update_help.py -->", "<!-- end of help -->"
+
+OVERVIEW = """# Verbs
+
+`chainrule VERB --help` prints the options of a verb; where it leaves out the rare ones, `--help-all` prints all of
+them. The pages here have all of them. `chainrule completion` lets your shell complete verbs and options.
+
+"""
 
 
 def help_of(verb: click.Command) -> str:
@@ -30,13 +38,19 @@ def page(verb: click.Command, text: str) -> str:
     return before + block + rest.partition(END)[2]
 
 
+def overview() -> str:
+    """Return the page that lists the verbs."""
+    rows = (f"| [{verb.name}]({verb.name}.md) | {verb.get_short_help_str(limit=200)} |\n" for verb in VERBS)
+    return f"{OVERVIEW}| verb | what it does |\n| --- | --- |\n{''.join(rows)}"
+
+
 def main() -> None:
     """Write the pages, or with --check exit with 1 if one is out of date."""
     stale = []
-    for verb in VERBS:
-        path = PAGES / f"{verb.name}.md"
+    for name, write in [("README", lambda _: overview()), *((verb.name, partial(page, verb)) for verb in VERBS)]:
+        path = PAGES / f"{name}.md"
         old = path.read_text(encoding="utf-8") if path.exists() else ""
-        new = page(verb, old)
+        new = write(old)
         if new != old:
             stale.append(path.name)
             if "--check" not in sys.argv:

@@ -52,8 +52,8 @@ def corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Path(name).write_text(documents[41 + number], encoding="utf-8")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+def blocks(language: str, page: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, flags=re.DOTALL)
 
 
 def test_each_verb_has_a_page_that_is_its_help() -> None:
@@ -61,12 +61,15 @@ def test_each_verb_has_a_page_that_is_its_help() -> None:
         [sys.executable, ROOT / "docs" / "update_help.py", "--check"], check=False, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert {path.stem for path in (ROOT / "docs" / "cli").glob("*.md")} == {verb.name for verb in VERBS}
+    pages = {path.stem for path in (ROOT / "docs" / "cli").glob("*.md")}
+    assert pages == {verb.name for verb in VERBS} | {"README"}
 
 
 @pytest.mark.usefixtures("corpora")
-def test_the_tour_on_the_command_line_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    commands = [line for line in "\n".join(blocks("sh")).splitlines() if line.startswith("chainrule ")]
+@pytest.mark.parametrize("name", ["README.md", "docs/recipes.md"])
+def test_the_tour_on_the_command_line_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / name).read_text(encoding="utf-8")
+    commands = [line for line in "\n".join(blocks("sh", page)).splitlines() if line.startswith("chainrule ")]
     assert len(commands) >= 7
     for command in commands:
         command = re.sub(r"--minutes \d+", "--minutes 0.01", command)
