@@ -96,6 +96,18 @@ def test_the_tour_in_python_runs() -> None:
     exec(compile(tour, "README.md", "exec"), {})
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["engineer", "researcher", "student"])
+def test_the_commands_of_a_tutorial_run_and_print_what_it_says(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs" / "update_tutorials.py", "--check", name],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     "path", sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md")), ids=lambda p: p.name
 )
