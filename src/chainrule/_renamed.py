@@ -48,13 +48,6 @@ def renamed_name(name: str) -> Any:
     return None
 
 
-def renamed_method(old: str, place: str) -> Any:
-    """The function MODULE:NAME that a method of the name `old` has become."""
-    module, _, name = place.partition(":")
-    warnings.warn(f"{old} is now the function {module.split('.')[0]}.{name}", DeprecationWarning, stacklevel=3)
-    return getattr(importlib.import_module(module), name)
-
-
 class RenamedModules(MetaPathFinder, Loader):
     """Finds a module by its old name."""
 

@@ -289,3 +289,15 @@ def test_both_endings_are_exact_in_a_beam_that_holds_everything(toy: cr.Language
         for ending in ("any", "best")
     ]
     assert found[0] == found[1]
+
+
+def test_options_of_sampling_can_stand_for_a_strategy(toy: cr.LanguageModel) -> None:
+    strategy = cr.RepetitionPenalty(1.2) | cr.Temperature(0.8) | cr.TopP(0.9)
+    options = {"top_p": 0.9, "temperature": 0.8, "repetition_penalty": 1.2}
+    for seed in range(5):
+        assert cr.generate(toy, "i", seed=seed, **options) == cr.generate(toy, "i", strategy, seed=seed)
+        assert toy.generate("i", seed=seed, **options) == cr.generate(toy, "i", strategy, seed=seed)
+    with pytest.raises(DecodingError, match=r"there is no option 'temp'; options of sampling: .*temperature"):
+        cr.generate(toy, "i", temp=0.8)
+    with pytest.raises(DecodingError, match="choose one of Greedy and temperature"):
+        cr.generate(toy, "i", cr.Greedy(), temperature=0.8)

@@ -54,9 +54,8 @@ def test_words_are_ranked_by_what_was_seen(lm: cr.LanguageModel) -> None:
     assert all(p == pytest.approx(0.5, abs=0.06) for p in found.values())
 
 
-def test_the_old_method_still_works(lm: cr.LanguageModel) -> None:
-    with pytest.warns(DeprecationWarning, match=r"chainrule\.suggest"):
-        assert lm.suggest("the", k=2) == cr.suggest(lm, "the", 2)
+def test_the_method_of_a_model_is_the_function(lm: cr.LanguageModel) -> None:
+    assert lm.suggest("the", k=2) == cr.suggest(lm, "the", 2)
 
 
 def test_unlikely_words_can_be_left_out(lm: cr.LanguageModel) -> None:

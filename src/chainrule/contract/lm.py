@@ -26,12 +26,12 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from array_api_compat import array_namespace
 
-from chainrule._renamed import renamed_method
 from chainrule.arrays import PAD, Array, batches, checked, to_numpy
 from chainrule.contract.capabilities import Capabilities
 from chainrule.contract.model import Model
 from chainrule.errors import CorpusError
 from chainrule.folder import TEXT, Context
+from chainrule.system.plugins import import_object
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus, as_items
 from chainrule.tokens.base import Ids, Tokenizer, encode_in_parallel, line_bounds, utf8
@@ -161,11 +161,13 @@ class LanguageModel(Model):
         with np.errstate(over="ignore"):
             return float(np.exp(np.mean(self.surprisals(text))))
 
+    def generate(self, *arguments: Any, **options: Any) -> str:
+        """Return `chainrule.generate(lm, prompt, ...)`: the prompt and a continuation."""
+        return _decode("generate")(self, *arguments, **options)  # type: ignore[no-any-return]
+
     def suggest(self, *arguments: Any, **options: Any) -> Any:
-        """An old name of `chainrule.suggest(lm, ...)`."""
-        return renamed_method("LanguageModel.suggest", "chainrule.decode.suggest:suggest")(
-            self, *arguments, **options
-        )
+        """Return `chainrule.suggest(lm, text, ...)`: words that complete a text, or follow it."""
+        return _decode("suggest")(self, *arguments, **options)
 
     def sequences(self, text: str) -> list[np.ndarray]:
         """Return the ids of a text as the sequences that this model scores: a row per line, or one row."""
@@ -177,6 +179,12 @@ class LanguageModel(Model):
         if self.context == "line":
             return line_bounds(ids, self.tokenizer.eos)
         return np.zeros(1, np.int64), np.asarray([len(ids)])
+
+
+def _decode(name: str) -> Callable[..., Any]:
+    """Return a function of decode/, which builds on this contract: it is imported when it is called."""
+    found: Callable[..., Any] = import_object(f"chainrule.decode.{name}:{name}")
+    return found
 
 
 def _blocks(text: Text, context: Context) -> list[bytes]:

@@ -18,7 +18,7 @@ from chainrule.decode.healing import Respellings, find_respellings, respell
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Continuation, sample, sample_steps
 from chainrule.decode.speculative import speculate, speculated
-from chainrule.decode.strategies import Beam, Forbid, Sample, Strategy, TopP
+from chainrule.decode.strategies import Beam, Forbid, Sample, Strategy, TopP, sampling
 from chainrule.errors import DecodingError
 
 DEFAULT_MAX_TOKENS = 100
@@ -58,17 +58,25 @@ def generate(
     seed: int = 0,
     heal: bool = True,
     draft: GivenDraft | None = None,
+    **options: float,
 ) -> str:
     """Return the prompt and a continuation: a line, or `max_tokens` tokens if context flows across lines.
 
     The prompt is a text that may stop anywhere, also inside a word; `heal=False` takes its tokens for complete.
     `draft` is a faster model over the same vocabulary, or "context"; its guesses are checked several at a time.
+    The usual options of sampling can stand in place of a strategy: temperature, top_k, top_p, min_p and penalties.
 
     >>> import chainrule as cr
     >>> lm = cr.train("ngram", ["i love cats", "i love dogs", "cats chase mice"], order=3, smoothing="mle")
     >>> cr.generate(lm, "cats", cr.Greedy())
     'cats chase mice'
+    >>> cr.generate(lm, "dogs", temperature=0.5, top_k=10) == lm.generate("dogs", cr.Temperature(0.5) | cr.TopK(10))
+    True
     """
+    if options:
+        if strategy is not None:
+            raise DecodingError(f"choose one of {type(strategy).__name__} and {', '.join(options)}")
+        strategy = sampling(**options)
     return generate_many(lm, [prompt], strategy, max_tokens=max_tokens, seed=seed, heal=heal, draft=draft)[0].text
 
 

@@ -331,6 +331,29 @@ class Beam:
         _require(0 <= self.length_power <= 10, "the length power", "between 0 and 10", self.length_power)
 
 
+SAMPLING: dict[str, Callable[[Any], Strategy]] = {
+    "repetition_penalty": RepetitionPenalty,
+    "presence_penalty": PresencePenalty,
+    "frequency_penalty": FrequencyPenalty,
+    "temperature": Temperature,
+    "top_k": TopK,
+    "top_p": TopP,
+    "min_p": MinP,
+}
+"""The usual names of sampling options, and their strategies, in the order in which they apply."""
+
+
+def sampling(**options: Any) -> Chain:
+    """Return the strategy of sampling options by their usual names; None leaves an option out.
+
+    >>> sampling(top_p=0.9, temperature=0.8)
+    Chain(strategies=(Temperature(value=0.8), TopP(p=0.9)))
+    """
+    if unknown := [name for name in options if name not in SAMPLING]:
+        raise DecodingError(f"there is no option {unknown[0]!r}; options of sampling: {', '.join(SAMPLING)}")
+    return Chain(tuple(make(options[name]) for name, make in SAMPLING.items() if options.get(name) is not None))
+
+
 def normalised(log_probs_BV: Array) -> Array:
     """ln p that sums to one: x - ln Σ e^x. A row without a possible token stays as it is."""
     xp = array_namespace(log_probs_BV)

@@ -41,15 +41,6 @@ def strategy_options(
     )
 
 
-_PENALTIES = {
-    "repetition_penalty": "RepetitionPenalty",
-    "presence_penalty": "PresencePenalty",
-    "frequency_penalty": "FrequencyPenalty",
-}
-_FILTERS = {"temperature": "Temperature", "top_k": "TopK", "top_p": "TopP", "min_p": "MinP"}
-"""The options that narrow the choice, and their strategies, in the order in which they apply."""
-
-
 def chosen_strategy(options: Mapping[str, Any], usual: Beam | None = None) -> Strategy | Beam:
     """Return the strategy that the options of `strategy_options` choose.
 
@@ -58,7 +49,7 @@ def chosen_strategy(options: Mapping[str, Any], usual: Beam | None = None) -> St
     from chainrule.decode import strategies
 
     strategy, beams, ending = options["strategy"], options["beams"], options["ending"]
-    given = [name for name in (*_PENALTIES, *_FILTERS) if options[name] is not None]
+    given = {name: options[name] for name in strategies.SAMPLING if options[name] is not None}
     if click.get_current_context().get_parameter_source("strategy") is ParameterSource.DEFAULT:
         if beams is not None or ending is not None:
             strategy = "beam"
@@ -71,12 +62,10 @@ def chosen_strategy(options: Mapping[str, Any], usual: Beam | None = None) -> St
             raise click.UsageError("a beam search does not sample: leave out --temperature, --top-k and the like")
         usual = usual or strategies.Beam()
         return replace(usual, width=usual.width if beams is None else beams, ending=ending or usual.ending)
-    kinds = _PENALTIES | _FILTERS
-    chain: list[Strategy] = [getattr(strategies, kinds[name])(options[name]) for name in given]
     if strategy == "greedy":
-        if any(name in _FILTERS for name in given):
+        if any(not name.endswith("_penalty") for name in given):
             raise click.UsageError(
                 "greedy takes the most likely token: leave out --temperature, --top-k and the like"
             )
-        chain.append(strategies.Greedy())
-    return strategies.Chain(tuple(chain))
+        return strategies.sampling(**given) | strategies.Greedy()
+    return strategies.sampling(**given)
