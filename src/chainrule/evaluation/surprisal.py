@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, overload
@@ -205,12 +205,14 @@ class Scores:
 # -- tokens in their text ---------------------------------------------------------------------------------
 
 
-def surprising_tokens(tokenizer: Tokenizer, record: ScoredText) -> Iterator[SurprisingToken]:
+def surprising_tokens(
+    tokenizer: Tokenizer, record: ScoredText, mask: Callable[[bytes], bytes] | None = None
+) -> Iterator[SurprisingToken]:
     """Yield the tokens of a text with their places and bits; the end of a line is a token without text.
 
-    If several tokens spell a character, the last one has it.
+    If several tokens spell a character, the last one has it. With a `mask`, the tokens spell the masked text.
     """
-    text = record.text.encode()
+    text = record.text.encode() if mask is None else mask(record.text.encode())
     begins = np.flatnonzero((np.frombuffer(text, np.uint8) & 0xC0) != 0x80)  # the first byte of each character
     for token, log_prob, (first, last) in zip(
         record.ids, record.log_probs, text_spans(tokenizer, text, record.ids), strict=True

@@ -118,6 +118,7 @@ def describe_corpus(corpus: Examples) -> Description:
     return {
         "files": files,
         "encoding_errors": corpus.cleaning.errors,
+        "mask": corpus.cleaning.mask,
         "fields": asdict(corpus.fields),
     }
 
@@ -150,7 +151,7 @@ def _text(description: Description, files: Sequence[str]) -> Corpus:
     of = description.get("fields", {})
     fields_of = Fields(tuple(of["text"]), of["id"]) if of else None
     errors = description.get("encoding_errors", "strict")
-    return Corpus.open(*files, encoding_errors=errors, fields=fields_of)
+    return Corpus.open(*files, encoding_errors=errors, fields=fields_of, mask=description.get("mask", False))
 
 
 # -- tokenizers -------------------------------------------------------------------------------------------

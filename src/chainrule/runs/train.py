@@ -147,7 +147,7 @@ def train_kind(
         began = time.perf_counter()
         with _recorded(kind, corpus, valid, tokenizer, source_tokenizer, settings, data):
             lm = kind.train(settings, data)
-        lm.provenance = data.provenance()
+        lm.provenance = data.provenance() | ({"masked": True} if lines.cleaning.mask else {})
         ended, earlier = time.perf_counter(), lm.metrics.get(EARLIER, 0.0)
         seconds = {
             "training_seconds": round(ended - began + earlier, 3),

@@ -2,7 +2,8 @@
 
     bits of a token = -log2 p(token | those before it),   of a line: their mean, or their sum
 
-Each line is scored by itself, so that a growing file and a complete one give the same. If lines are labelled, the
+Each line is scored by itself, so that a growing file and a complete one give the same. A model that was trained on
+masked text (text/masking.py) reads lines masked too; they are shown as they are. If lines are labelled, the
 ranking is measured by average precision and the area under the ROC curve:
 
     AP = Σ_n (R_n - R_(n-1)) P_n,  R and P the recall and precision of all lines down to the n-th distinct score
@@ -11,14 +12,16 @@ ranking is measured by average precision and the area under the ROC curve:
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import math
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,11 +39,20 @@ from chainrule.text.batches import RecordBatch, line_ends, record_batches
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import Cleaning, EncodingErrors, form_of
 from chainrule.text.given import Text, as_corpus
+from chainrule.text.masking import mask_variables
 from chainrule.text.records import Fields, read_records
 from chainrule.tokens.base import line_bounds
 
 By = Literal["mean", "total"]
 _LONGEST_LINE = 1 << 20  # bytes of an incomplete line; a longer one counts as a line
+
+
+class SurprisingWord(NamedTuple):
+    """A word of a line, whose bits are those of its tokens together."""
+
+    start: int
+    end: int
+    bits: float
 
 
 @dataclass(frozen=True)
@@ -52,6 +64,22 @@ class Anomaly:
     bits: float
     """The mean or the sum of the surprisals of its tokens."""
     tokens: tuple[SurprisingToken, ...]
+
+    def words(self) -> list[SurprisingWord]:
+        """Return the words of the line with their places and bits; what is between them belongs to the next one.
+
+        >>> parts = ("no", 0, 2, 1.0), (" PA", 2, 5, 9.0), ("NIC", 5, 8, 3.0)
+        >>> odd = Anomaly(1, "no PANIC", 4.3, tuple(SurprisingToken(*part) for part in parts))
+        >>> [tuple(word) for word in odd.words()]
+        [(0, 2, 1.0), (3, 8, 12.0)]
+        """
+        places = [(found.start(), found.end()) for found in re.finditer(r"\S+", self.text)]
+        ends, bits = [end for _, end in places], [0.0] * len(places)
+        for token in self.tokens:
+            word = bisect.bisect_left(ends, token.end) if token.end > token.start else len(ends)
+            if word < len(ends):  # neither the end of the line nor blanks at the end
+                bits[word] += token.bits
+        return [SurprisingWord(*place, total) for place, total in zip(places, bits, strict=True)]
 
     def to_json(self) -> dict[str, Any]:
         """Return the line with its tokens as JSON."""
@@ -130,7 +158,8 @@ class Ranking:
         return max(least, self._kept[0][0]) if self._is_full() else least
 
     def _anomaly(self, bits: float, record: ScoredRecord) -> Anomaly:
-        return Anomaly(record.id, record.text, bits, tuple(surprising_tokens(self.lm.tokenizer, record)))
+        tokens = surprising_tokens(self.lm.tokenizer, record, mask_variables if is_masked(self.lm) else None)
+        return Anomaly(record.id, record.text, bits, tuple(tokens))
 
 
 def scored_batches(
@@ -142,7 +171,8 @@ def scored_batches(
     """
 
     def score(records: RecordBatch) -> ScoredBatch:
-        ids = lm.tokenizer.encode_lines(records.block).astype(np.int64)
+        block = mask_variables(records.block) if masked else records.block
+        ids = lm.tokenizer.encode_lines(block).astype(np.int64)
         line_starts, line_ends = line_bounds(ids, lm.tokenizer.eos)
         ends = line_ends[np.cumsum(records.lines) - 1]
         starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
@@ -150,10 +180,16 @@ def scored_batches(
         log_probs = checked(score_sequences(lm, ids, *sequences), normalised=lm.normalised)
         return ScoredBatch(records, ids, np.asarray(log_probs, np.float64), starts, ends, is_one_file)
 
+    masked = is_masked(lm)
     if ahead and lm.capabilities.is_compiled:
         yield from (scored for _, scored in in_order(score, batches))
     else:
         yield from map(score, batches)
+
+
+def is_masked(lm: LanguageModel) -> bool:
+    """Return True if a model was trained on masked text."""
+    return bool(lm.provenance.get("masked"))
 
 
 # -- a file that grows ------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ sources.py   the files of a name, a pattern or a folder
 remote.py    files at addresses, such as s3://bucket/books/*.txt
 hub.py       datasets of the Hugging Face hub, hf://OWNER/NAME
 files.py     files as blocks of clean UTF-8, decompressed
+masking.py   zeros for the times, numbers and addresses of logs
 records.py   the text in fields of jsonl, CSV and parquet files
 corpus.py    `Corpus`: text from any source, in blocks or document by document
 given.py     text as callers of functions give it: strings are text, paths are files

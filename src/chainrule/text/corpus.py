@@ -63,13 +63,15 @@ class Corpus:
         encoding_errors: EncodingErrors = "strict",
         fields: Fields | str | Sequence[str] | None = None,
         files: Sequence[str] = (),
+        mask: bool = False,
     ) -> Corpus:
         """Return a corpus of the given sources; a missing file is an error now, a bad one when it is read.
 
         `fields` are the fields of records (.jsonl, .csv, .tsv, .parquet) that hold the text: a name, or several.
         `files` are patterns such as "*.txt" that select files of folders; other sources are not affected.
+        With `mask`, the times, numbers, hexadecimal strings and addresses of files become zeros (masking.py).
         """
-        cleaning = Cleaning(encoding_errors)
+        cleaning = Cleaning(encoding_errors, mask)
         if not sources:
             raise CorpusError(
                 "no text given: name a file, a folder, - for standard input, or " + next(iter(BUILTIN))
@@ -132,11 +134,12 @@ class Corpus:
     def text_blocks(self, path: Path) -> Iterator[bytes]:
         """Yield clean blocks of whole lines of one of the text files."""
         name = self.name_of(path)
-        return clean_blocks(raw_pieces(path, name), name, self.cleaning)
+        return map(self.cleaning.masked, clean_blocks(raw_pieces(path, name), name, self.cleaning))
 
     def records(self, path: Path) -> Iterator[Record]:
         """Yield the records of one of the files of records."""
-        return read_records(path, self.name_of(path), self.fields, self.cleaning)
+        found = read_records(path, self.name_of(path), self.fields, self.cleaning)
+        return (record._replace(text=self.cleaning.masked(record.text)) for record in found)
 
     @property
     def is_in_files(self) -> bool:

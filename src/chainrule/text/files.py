@@ -25,6 +25,7 @@ from typing import IO, Literal, TypeAlias, TypeVar, cast
 import numpy as np
 
 from chainrule.errors import CorpusError, EncodingError, MissingExtraError
+from chainrule.text.masking import mask_variables
 
 Item = TypeVar("Item")
 EncodingErrors: TypeAlias = Literal["strict", "replace"]
@@ -39,6 +40,8 @@ class Cleaning:
     """The treatment of bytes that are not UTF-8, and counts of changes in the last pass over a corpus."""
 
     errors: EncodingErrors = "strict"
+    mask: bool = False
+    """Whether times, numbers, hexadecimal strings and addresses are masked, as is useful for logs."""
     replaced: int = 0
     """The number of byte sequences that were not UTF-8, and were replaced by U+FFFD."""
     skipped: int = 0
@@ -49,6 +52,10 @@ class Cleaning:
     def begin(self) -> None:
         """Start a new pass: count from zero."""
         self.replaced = self.skipped = 0
+
+    def masked(self, text: bytes) -> bytes:
+        """Return the text as a model is to read it."""
+        return mask_variables(text) if self.mask else text
 
     def valid_utf8(self, block: bytes, name: str, line: int) -> bytes:
         """Return the block if it is UTF-8; else a copy with U+FFFD for invalid bytes, or raise an EncodingError.

@@ -33,7 +33,8 @@ class Shard:
         """Yield clean blocks of whole lines; the last line of a file may lack its LF."""
         if self.first == 0 and self.last is None:
             return Corpus(paths=(self.path,), fields=self.fields, cleaning=self.cleaning).blocks()
-        return clean_blocks(self._pieces(), str(self.path), self.cleaning, is_start=self.first == 0)
+        blocks = clean_blocks(self._pieces(), str(self.path), self.cleaning, is_start=self.first == 0)
+        return map(self.cleaning.masked, blocks)
 
     def _pieces(self) -> Iterator[bytes]:
         """Yield the bytes of the lines that begin in the range."""
@@ -61,7 +62,7 @@ def shards_of(corpus: Corpus, size: int | None = SHARD_BYTES) -> list[Shard]:
     """
     shards: list[Shard] = []
     for path in corpus.paths:
-        cleaning = Cleaning(corpus.cleaning.errors)
+        cleaning = Cleaning(corpus.cleaning.errors, corpus.cleaning.mask)
         path = path.absolute()
         is_plain = form_of(path) == "text" and path.suffix.lower() not in (".gz", ".zst")
         total = path.stat().st_size

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Iterable
@@ -20,12 +19,11 @@ from chainrule.errors import CorpusError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from chainrule.tasks.anomaly import Ranking
+    from chainrule.tasks.anomaly import Ranking, SurprisingWord
 
 _TOP = 20
-_STYLES = ((3.0, "bold red"), (1.5, "yellow"))
-"""The style of a token that is at least so many times as surprising as the mean of its line."""
-_LEAST = 4.0  # bits of a token that is marked
+_STYLES = ((16.0, "bold red"), (10.0, "yellow"))
+"""The style of a word of at least so many bits: 10 bits are odds of one in a thousand."""
 _WAIT = 0.2  # seconds between two looks at a log that grows
 
 
@@ -49,8 +47,9 @@ def anomalies(folder: str, log: str, follow: bool, labels: str | None, as_json: 
     """Show the lines of LOG that the model in DIR finds least likely.
 
     A line is a line of a text file, or a record of a .jsonl, .csv, .tsv or .parquet file. The most surprising come
-    first; tokens that surprise most are coloured on a terminal, and stand in «» elsewhere. With --json: an object
-    per line, with the bits of each token and where it is in the text, in characters.
+    first; words of 10 bits or more are coloured on a terminal, and stand in «» elsewhere. With --json: an object
+    per line, with the bits of each token and where it is in the text, in characters. A model that was trained with
+    --mask reads times, numbers and addresses as zeros here too.
 
     With --follow, what LOG has already is ranked first; then lines are shown as they come, if they reach the
     threshold, or without one, if they are among the N most surprising so far. A log that is rotated or cut is read
@@ -148,30 +147,24 @@ def _show(screen: Console, found: Iterable[cr.tasks.Anomaly], *, as_json: bool) 
 
             line = Text(f"{anomaly.id}  {number(anomaly.bits, 3)} bits  ", style="dim")
             body = Text(printable(anomaly.text), style="not dim")
-            for start, end, ratio in _marks(anomaly):
-                body.stylize(next(style for least, style in _STYLES if ratio >= least), start, end)
+            for start, end, bits in _marks(anomaly):
+                body.stylize(next(style for least, style in _STYLES if bits >= least), start, end)
             line.append_text(body)
             screen.print(line, soft_wrap=True)
         else:
             echo(f"{anomaly.id}\t{anomaly.bits:.4f}\t{_marked(anomaly)}")
 
 
-def _marks(anomaly: cr.tasks.Anomaly) -> list[tuple[int, int, float]]:
-    """Return the places of the tokens to mark, and how many times as surprising as the mean each is."""
-    mean = sum(token.bits for token in anomaly.tokens) / len(anomaly.tokens)
-    least, most = min(ratio for ratio, _ in _STYLES), max(ratio for ratio, _ in _STYLES)
-    ratios = [most if math.isinf(token.bits) else token.bits / mean for token in anomaly.tokens]
-    return [
-        (token.start, token.end, ratio)
-        for token, ratio in zip(anomaly.tokens, ratios, strict=True)
-        if token.end > token.start and token.bits >= _LEAST and ratio >= least
-    ]
+def _marks(anomaly: cr.tasks.Anomaly) -> list[SurprisingWord]:
+    """Return the words to mark: those that are unlikely where they stand, whatever else the line has."""
+    least = min(bits for bits, _ in _STYLES)
+    return [word for word in anomaly.words() if word.bits >= least]
 
 
 def _marked(anomaly: cr.tasks.Anomaly) -> str:
-    """Return the text on one line, with « and » around the tokens that surprise most."""
+    """Return the text on one line, with « and » around the words that surprise."""
     text, place = "", 0
     for start, end, _ in _marks(anomaly):
         text += anomaly.text[place:start] + "«" + anomaly.text[start:end] + "»"
         place = end
-    return (text + anomaly.text[place:]).replace("»«", "").replace("\n", "\\n").replace("\t", " ")
+    return (text + anomaly.text[place:]).replace("» «", " ").replace("\n", "\\n").replace("\t", " ")
