@@ -1,32 +1,33 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`.
 PYTHON ?= python3
 BIN := .venv/bin
-STAMP := .venv/.installed
+DEMO := .venv/.demo
+DEV := .venv/.dev
 KERNELS := .venv/.kernels
 SITE := .venv/.site
 
 .PHONY: demo test test-slow check format docs site clean
 
-demo: $(STAMP)
+demo: $(DEMO)
 	rm -rf build/demo
-	$(BIN)/chainrule compare builtin:python --out build/demo
+	$(BIN)/chainrule compare builtin:shakespeare --ladder quick --minutes 2 --out build/demo
 
 test: check $(KERNELS)
 	$(BIN)/python -m pytest -n 2
 
-test-slow: $(STAMP) $(KERNELS)
+test-slow: $(DEV) $(KERNELS)
 	$(BIN)/python -m pytest -n 2 -m slow
 
-check: $(STAMP)
+check: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-format: $(STAMP)
+format: $(DEV)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(STAMP)
+docs: $(DEV)
 	$(BIN)/python docs/update_help.py
 
 site: $(SITE)
@@ -35,10 +36,16 @@ site: $(SITE)
 clean:
 	rm -rf .venv build *.egg-info src/*.egg-info
 
-$(STAMP): pyproject.toml constraints.txt
+# The demo needs n-grams, the tape and the report: 0.5 GB. Tests need everything, torch too.
+$(DEMO): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	touch $(STAMP)
+	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[report]'
+	touch $(DEMO)
+
+$(DEV): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[dev]'
+	touch $(DEV) $(DEMO)
 
 # The site needs little, and not what tests need.
 $(SITE): pyproject.toml constraints.txt
@@ -47,6 +54,6 @@ $(SITE): pyproject.toml constraints.txt
 	touch $(SITE)
 
 # Kernels are compiled once, by two processes, before tests run in several: numba keeps them on disk.
-$(KERNELS): $(STAMP) tests/compile_kernels.py $(shell find src/chainrule -name '*kernels.py')
+$(KERNELS): $(DEV) tests/compile_kernels.py $(shell find src/chainrule -name '*kernels.py')
 	$(BIN)/python tests/compile_kernels.py
 	touch $(KERNELS)
