@@ -4,6 +4,7 @@ disk/         files that are written whole or not at all; locks; tables of resul
 display.py    results as a terminal prints them and a notebook shows them: numbers, tables, coloured texts
 devices.py    the devices that networks compute on, and the peak memory of a piece of work
 parallel.py   work on all cores
+threads.py    as many threads for matrix products as pay
 progress/     progress reports of long work, and bars that show them
 signals.py    Ctrl-C and termination
 plugins.py    entry points of other packages

@@ -35,6 +35,7 @@ from chainrule.settings import parse
 from chainrule.system.devices import has_torch
 from chainrule.system.plugins import import_object
 from chainrule.system.progress import SILENT
+from chainrule.system.threads import paying_threads
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import parse_tokenizer
 from chainrule.training.checkpoints.checkpoint import Checkpoints
@@ -42,7 +43,7 @@ from chainrule.training.checkpoints.run_folder import EARLIER, HISTORY, LAST
 from chainrule.training.engines.base import Engine, Fill
 from chainrule.training.examples import Texts, texts_of
 from chainrule.training.planning import tokens_per_second
-from chainrule.training.team import check_together, current_team
+from chainrule.training.team import check_together, current_team, processes
 from chainrule.training.tracking.loggers import check_logger
 from chainrule.training.train import Trained, train_network
 
@@ -127,6 +128,12 @@ class NetworkKind:
 
     def train(self, settings: Any, data: TrainingData) -> Any:
         """Train a network on a text; its last weights are saved in the run folder too."""
+        with paying_threads(
+            on=data.device == "cpu" and processes() == 1 and with_time(settings).minutes is not None
+        ):
+            return self._train(settings, data)
+
+    def _train(self, settings: Any, data: TrainingData) -> Any:
         began = time.perf_counter()
         settings = self._chosen(settings.with_chosen_engine(), data, began)
         vectors = load_vectors(settings.vectors, data.tokenizer) if settings.vectors else None

@@ -12,6 +12,7 @@ from chainrule.errors import Interrupted, SettingsError, TrainingError
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.system.progress import Task
 from chainrule.system.signals import Interrupts
+from chainrule.system.threads import ThreadChoice
 from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints, identity
 from chainrule.training.engines.base import Engine, Weights
 from chainrule.training.examples import Texts
@@ -73,6 +74,9 @@ class Loop:
         self.valid = job.held_out(state.decisions.validation_tokens)
         self.pace = Pace.of(state.total, job.settings.minutes)
         self.log = MetricsLog(job.engine, job.data.progress)
+        # a run of a given number of steps keeps its threads, and so its sums bit for bit
+        by_clock = job.settings.minutes is not None and job.data.device == "cpu" and job.engine.team.size == 1
+        self.threads = ThreadChoice() if by_clock else None
         self.epoch = state.epoch, job.train.layout.epoch(state.epoch)
         self.interrupts = Interrupts(on=job.is_kept)
         self.received: int | None = None
@@ -97,8 +101,11 @@ class Loop:
                 self.shown = 0.0
                 self._show_progress(task)
                 while not (self.is_over or state.stopped):
+                    began = self.now
                     self._step()
                     self._tick()
+                    if self.threads is not None:
+                        self.threads.step_took(self.now - began)
                     self.is_over = self._is_over()
                     self._between_steps(task)
                 if not state.history or state.history[-1]["step"] < state.step:
