@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -15,7 +16,7 @@ from typing import Any, NoReturn
 import click
 
 from chainrule._version import __version__
-from chainrule.cli.options.unknown import hint
+from chainrule.cli.options.unknown import hint, verb_hint
 from chainrule.cli.output import WAITING
 from chainrule.errors import ChainruleError, Interrupted
 from chainrule.system.signals import EXIT_CODES, Acknowledgement, Termination, end_process
@@ -133,6 +134,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         message = error.format_message()
         if isinstance(error, click.NoSuchOption) and (meant := hint(error, arguments)):
             message = f"No such option '{error.option_name}': {meant}"
+        elif (verb := _no_such_verb(error)) is not None and (meant := verb_hint(verb)):
+            message = f"No such command '{verb}': {meant}"
         elif "unexpected extra argument" in message and error.ctx is not None and _takes_text(error.ctx.command):
             message = f"{message.rstrip('.')}: a text of several words goes in quotes"
         _say(f"error: {message}{page}")
@@ -169,6 +172,12 @@ def _say_stopping() -> None:
     progress = sys.modules.get("chainrule.cli.output.progress")  # not imported here: if it is not, it shows nothing
     if progress is None or not progress.say_above_bars(f"chainrule: {message}"):
         _say(message)
+
+
+def _no_such_verb(error: click.UsageError) -> str | None:
+    """Return the verb that there is not, if that is the error."""
+    found = re.match(r"No such command '([^']*)'", error.format_message())
+    return found[1] if found else None
 
 
 def _takes_text(verb: click.Command) -> bool:

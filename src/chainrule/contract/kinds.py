@@ -70,6 +70,22 @@ _BUILT_IN = {
 
 _FORMER_NAMES = {"averaging": "bagofwords"}
 """The present names of kinds that were renamed. Commands, ladders and model folders may have the former ones."""
+_ALSO_CALLED = {
+    "rnn": "elman lstm gru",
+    "gpt": "transformer",
+    "gpt2": "transformer",
+    "llama": "transformer",
+    "bert": "masked",
+    "mlp": "feedforward",
+    "nnlm": "feedforward",
+    "cbow": "bagofwords",
+    "markov": "ngram",
+    "kneser-ney": "ngram",
+    "encoder-decoder": "seq2seq",
+    "translator": "seq2seq",
+    "pos": "tagger",
+}
+"""The kinds that other names mean."""
 _noted: dict[Any, Any] = {}
 
 
@@ -272,8 +288,8 @@ def find_kind(name: str) -> Kind:
         if kind.requires_torch and not has_torch():
             raise MissingExtraError("torch", "neural", f"the kind {name!r}")
         return kind
-    close = difflib.get_close_matches(name, kind_names(), n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    known = [_ALSO_CALLED[name]] if name in _ALSO_CALLED else difflib.get_close_matches(name, kind_names(), n=1)
+    hint = f"; did you mean {' or '.join(map(repr, known[0].split()))}?" if known else ""
     raise ChainruleError(f"there is no kind of model {name!r}{hint} (there are: {', '.join(kind_names())})")
 
 

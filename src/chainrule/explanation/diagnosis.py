@@ -120,9 +120,15 @@ class Diagnosis(Trace):
 
 
 def diagnose(
-    lm: LanguageModel, text: str, *, token: int | None = None, longest: int = LONGEST, progress: Reports = False
+    lm: LanguageModel,
+    text: str,
+    *,
+    after: bool = False,
+    token: int | None = None,
+    longest: int = LONGEST,
+    progress: Reports = False,
 ) -> Diagnosis:
-    """Diagnose a network while it reads a text and predicts its last token, or the `token`-th.
+    """Diagnose a network while it reads a text and predicts its last token, the `token`-th, or the one `after` it.
 
     At most the last `longest` tokens are read, and no more than the network's window holds.
 
@@ -142,7 +148,7 @@ def diagnose(
         )
     window = getattr(getattr(lm, "network", None), "window", None)
     most = min(longest, window or longest)
-    ids, target = ids_and_target(lm, text, as_progress(progress), token=token, longest=most)
+    ids, target = ids_and_target(lm, text, as_progress(progress), after=after, token=token, longest=most)
     read = [start_token(lm.tokenizer, lm.context), *ids]
     trace: Trace = import_object(lm.diagnosed_by)(lm, read, target)  # type: ignore[attr-defined]
     tokens = tuple(map(lm.tokenizer.token, read))

@@ -94,11 +94,14 @@ def explain(
     text: str,
     *,
     next_word: str | None = None,
+    after: bool = False,
     token: int | None = None,
     last: int = LAST,
     progress: Reports = False,
 ) -> Explanation:
     """Explain how a model predicts the last token of a text, the `token`-th, or `next_word` after the text.
+
+    With `after` and without a next word, the most likely token after the text is predicted.
 
     An n-gram model gives an `NgramExplanation`: contexts, weights, and the product or sum that they make. A mixture
     gives a `MixtureExplanation`: the weight of each of its models, and the probability by each of them. A network
@@ -116,7 +119,7 @@ def explain(
     reports = as_progress(progress)
     if not is_explained(lm):
         raise ModelError(f"a model of the kind {lm.kind} cannot be explained: it declares no `explained_by`")
-    ids, target = ids_and_target(lm, text, reports, next_word=next_word, token=token)
+    ids, target = ids_and_target(lm, text, reports, next_word=next_word, after=after, token=token)
     explained: Explanation = import_object(lm.explained_by)(lm, ids, target, last, reports)  # type: ignore[attr-defined]
     return explained
 

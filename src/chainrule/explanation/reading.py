@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from chainrule.arrays import to_numpy
 from chainrule.contract.lm import LanguageModel
 from chainrule.errors import DiagnosisError
 from chainrule.system.progress import Progress
@@ -24,16 +27,21 @@ def ids_and_target(
     progress: Progress,
     *,
     next_word: str | None = None,
+    after: bool = False,
     token: int | None = None,
     longest: int | None = None,
 ) -> tuple[list[int], int]:
     """The ids that the model reads, the last `longest` at most with the target, and the id that it should predict.
 
-    The target is `next_word` after the text, the `token`-th of the text, which counts from 1, or its last one.
+    The target is `next_word` after the text, or the most likely token `after` it; else the `token`-th of the text,
+    which counts from 1, or its last one.
     """
     ids = text_ids(lm, text, progress)
     if next_word is not None:
-        ids.append(one_token(lm.tokenizer, next_word))
+        ids.append(_next_token(lm.tokenizer, text, next_word))
+    elif after:
+        state = lm.extend(lm.start(1), np.asarray([ids], dtype=np.int64).reshape(1, -1))
+        ids.append(int(np.argmax(to_numpy(lm.next_log_probs(state))[0])))
     if not ids:
         raise DiagnosisError("the text has no token to predict: give some words")
     if token is not None and not 1 <= token <= len(ids):
@@ -57,6 +65,14 @@ def word(tokenizer: Tokenizer, token: int) -> str:
 def words(tokenizer: Tokenizer, ids: list[int] | tuple[int, ...]) -> tuple[str, ...]:
     """The texts of some tokens for people."""
     return tuple(word(tokenizer, token) for token in ids)
+
+
+def _next_token(tokenizer: Tokenizer, text: str, following: str) -> int:
+    """The id of a word after a text: where spaces belong to tokens, with the space that stands before it."""
+    spaced = f" {following}"
+    if text and not text[-1].isspace() and len(tokenizer.encode(spaced)) == 1:
+        return one_token(tokenizer, spaced)
+    return one_token(tokenizer, following)
 
 
 def one_token(tokenizer: Tokenizer, text: str, name: str = "next word") -> int:

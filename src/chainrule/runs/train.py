@@ -147,7 +147,7 @@ def train_kind(
         began = time.perf_counter()
         with _recorded(kind, corpus, valid, tokenizer, source_tokenizer, settings, data):
             lm = kind.train(settings, data)
-        lm.provenance = data.provenance() | ({"masked": True} if lines.cleaning.mask else {})
+        lm.provenance = data.provenance() | ({"masked": True} if _is_masked(corpus) else {})
         ended, earlier = time.perf_counter(), lm.metrics.get(EARLIER, 0.0)
         seconds = {
             "training_seconds": round(ended - began + earlier, 3),
@@ -241,6 +241,10 @@ def _recorded(
         write_record(data.run, record, given)
         raise
     write_record(data.run, record, given)
+
+
+def _is_masked(examples: Examples) -> bool:
+    return isinstance(examples, Corpus) and examples.cleaning.mask
 
 
 def _has_two_documents(corpus: Corpus) -> bool:

@@ -95,10 +95,22 @@ def note_slow_precision(*lms: Any) -> None:
 
 # -- a prompt ---------------------------------------------------------------------------------------------
 
+read_text = click.argument("text", metavar="[TEXT]", required=False)
 read_prompt = option(
-    "--prompt TEXT", "What the network reads; its last token is predicted.", formerly="--text", required=True
+    "--prompt TEXT", "In place of TEXT: predict the token after this, the most likely one or --next."
 )
-"""What a network reads; --text is its name in 0.1."""
+
+
+def read_by_model(text: str | None, prompt: str | None, next_word: str | None = None) -> dict[str, Any]:
+    """Return the text that a model reads, and what it predicts, as arguments of `explain` and `diagnose`."""
+    if (text is None) == (prompt is None):
+        raise click.UsageError(
+            'give a TEXT in quotes, whose last token is predicted, or --prompt "...", what comes after which is'
+        )
+    found = {"text": text or prompt or "", "after": prompt is not None}
+    return found if next_word is None else found | {"next_word": next_word}
+
+
 heal = option(
     "--heal/--no-heal", "A prompt is text that may stop inside a word, or its tokens are complete.", default=True
 )

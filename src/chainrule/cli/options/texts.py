@@ -106,8 +106,12 @@ def open_corpus(options: Mapping[str, Any], *sources: str) -> cr.Corpus:
 
 def open_text(options: Mapping[str, Any], given: str) -> cr.Corpus:
     """Open a corpus by its name; several words that name no file are the text itself."""
-    is_text = given != "-" and len(given.split()) > 1 and not Path(given).exists()
-    return cr.Corpus.from_text(given) if is_text else open_corpus(options, given)
+    return cr.Corpus.from_text(given) if is_text(given) else open_corpus(options, given)
+
+
+def is_text(given: str) -> bool:
+    """Return True if an argument is a text itself: several words that name no file."""
+    return given != "-" and len(given.split()) > 1 and not Path(given).exists()
 
 
 def open_examples(options: Mapping[str, Any], task: Task, *given: Sequence[str] | None) -> list[Any]:

@@ -36,6 +36,29 @@ _ALSO_CALLED = {
 """The names of these options in other programs, with _ between words; the first that a verb has is meant."""
 
 
+_VERBS_ALSO_CALLED = {
+    "evaluate MODEL TEXT": ("perplexity", "ppl", "eval", "test", "measure", "entropy"),
+    "generate MODEL": ("sample", "write", "continue", "run"),
+    "suggest MODEL --prompt TEXT": ("complete", "autocomplete", "next"),
+    "score MODEL TEXT": ("surprisal", "surprisals", "logprob", "log_prob", "probability"),
+    "train KIND CORPUS": ("fit", "learn", "finetune", "ngram", "lstm", "transformer"),
+    "convert MODEL FILE": ("export_arpa", "arpa"),
+    "kinds": ("models", "list", "architectures"),
+    "correct MODEL TEXT": ("spell", "spellcheck", "spelling"),
+}
+"""The names of these verbs in other programs."""
+
+
+def verb_hint(name: str) -> str | None:
+    """Say which verb was probably meant; None if the name is not known.
+
+    >>> verb_hint("perplexity")
+    'use chainrule evaluate MODEL TEXT'
+    """
+    found = next((verb for verb, others in _VERBS_ALSO_CALLED.items() if name.replace("-", "_") in others), None)
+    return None if found is None else f"use chainrule {found}"
+
+
 def hint(error: click.NoSuchOption, arguments: list[str]) -> str | None:
     """Say what to give instead of an unknown option; None if its name is not known."""
     name = error.option_name.lstrip("-").replace("-", "_")

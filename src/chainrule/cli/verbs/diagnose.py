@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 import chainrule as cr
@@ -11,6 +13,7 @@ from chainrule.cli.output import console, echo_json, show, terminal_progress
 
 @click.command()
 @opt.model
+@opt.read_text
 @opt.read_prompt
 @opt.option("--token N", "Predict the N-th token of the text instead, and end there.", type=int)
 @opt.option("--longest N", "Of a longer text only the last N tokens are read.", type=click.IntRange(1), default=200)
@@ -18,13 +21,20 @@ from chainrule.cli.output import console, echo_json, show, terminal_progress
 @opt.overwrite("a FILE")
 @opt.json
 def diagnose(
-    folder: str, prompt: str, token: int | None, longest: int, out: str | None, overwrite: bool, as_json: bool
+    folder: str,
+    text: str | None,
+    prompt: str | None,
+    token: int | None,
+    longest: int,
+    out: str | None,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
-    """Look into the network in DIR while it reads a text.
+    """Look into the network in DIR while it reads TEXT, or --prompt.
 
-    The loss of predicting the last token is differentiated with respect to the embedding of every token before it
-    and, in a recurrent network, to the state of every layer at every step: a gradient that vanishes on the way back
-    teaches nothing. For an LSTM and a GRU the gates are shown, for a Transformer what each head attends to.
+    The loss of predicting the last token of TEXT, or the most likely one after --prompt, is differentiated with
+    respect to the embedding of every token before it and, in a recurrent network, to the state of every layer at
+    every step: a gradient that vanishes on the way back teaches nothing. For an LSTM and a GRU the gates are shown, for a Transformer what each head attends to.
 
     Steps count from 0, which is <s> (in a stream, </s>). With --json: what --out writes.
     """
@@ -32,7 +42,8 @@ def diagnose(
 
     if out is not None:
         opt.check_new_file(out, "--out", overwrite)
-    found = cr.diagnose(load_on_tape(folder), prompt, token=token, longest=longest, progress=terminal_progress())
+    how: Any = {"token": token, "longest": longest, "progress": terminal_progress()}
+    found = cr.diagnose(load_on_tape(folder), **opt.read_by_model(text, prompt), **how)
     if out is not None:
         found.save(out)
     if as_json:

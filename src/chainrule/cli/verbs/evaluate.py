@@ -11,7 +11,7 @@ import click
 from chainrule.cli import options as opt
 from chainrule.cli import output
 from chainrule.cli.options.dynamic import chosen_dynamic, dynamic_options
-from chainrule.cli.options.texts import corpus_options, open_examples
+from chainrule.cli.options.texts import corpus_options, is_text, open_examples
 from chainrule.cli.output import terminal_progress
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -
 
     Perplexity and cross-entropy (in nats and bits) are per token, so they compare models of the same tokenizer.
     Bits per byte compare any that spell out the whole text; word tokens do not, and are marked. TEXT is a file, a
-    folder, a pattern in quotes, or - for standard input.
+    folder, a pattern in quotes, a text of several words itself, or - for standard input.
 
     With --json: one object, or a list for several folders, with perplexity, nats, bits, bits_per_byte, tokens, oov.
     A model that gives some token probability 0 has infinite perplexity; JSON has 1e999 then.
@@ -59,6 +59,7 @@ def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -
 
     \b
     chainrule evaluate model held-out.txt
+    chainrule evaluate model "to be or not to be"
     chainrule evaluate model --source test.en --target test.de --plot lengths.svg
     """
     from chainrule.contract.kinds import check_task, task_of
@@ -83,7 +84,10 @@ def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -
             f"a model that translates is measured on pairs: --source FILE --target FILE, or {files[0]} with a "
             "--field for each side"
         )
-    (examples,) = open_examples(options, task, files)
+    if len(files) == 1 and is_text(files[0]) and not task.has_sources:
+        examples = import_object(task.examples)(cr.Corpus.from_text(files[0]))
+    else:
+        (examples,) = open_examples(options, task, files)
     measure, progress = import_object(task.evaluate), terminal_progress()
     # one after the other: memory need not hold all models at once
     results = [

@@ -13,8 +13,9 @@ from chainrule.cli.output import console, print_json, say, show, terminal_progre
 
 @click.command()
 @opt.model
+@opt.read_text
 @opt.read_prompt
-@opt.option("--next WORD", "Predict WORD after the text instead.", name="next_word")
+@opt.option("--next WORD", "Predict WORD after the text.", name="next_word")
 @opt.option(
     "--last N",
     "For a recurrent network or a bag of words show the last N tokens; the tokens before them are data.",
@@ -25,9 +26,16 @@ from chainrule.cli.output import console, print_json, say, show, terminal_progre
 @opt.overwrite("a FILE")
 @opt.json
 def explain(
-    folder: str, prompt: str, next_word: str | None, last: int, svg: str | None, overwrite: bool, as_json: bool
+    folder: str,
+    text: str | None,
+    prompt: str | None,
+    next_word: str | None,
+    last: int,
+    svg: str | None,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
-    """Show how the model in DIR predicts a token.
+    """Show how the model in DIR predicts the last token of TEXT, or the token after --prompt.
 
     For an n-gram model: the contexts that were seen, the weight of each step to a shorter one, and the product of
     weights and stored probability; then the equation of the smoothing method with its numbers (with more of the
@@ -48,7 +56,7 @@ def explain(
     if svg is not None:
         opt.check_new_file(svg, "--svg", overwrite)
     lm = load_on_tape(folder)
-    found = cr.explain(lm, prompt, next_word=next_word, last=last, progress=terminal_progress())
+    found = cr.explain(lm, **opt.read_by_model(text, prompt, next_word), last=last, progress=terminal_progress())
     if svg is not None:
         if not isinstance(found, NetworkExplanation):
             raise click.UsageError("--svg draws the graph of a network; an n-gram model has none")

@@ -16,7 +16,7 @@ import click
 import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options.executors import executor_options, opened_workers
-from chainrule.cli.options.texts import corpus_options, id_field, open_corpus, text_argument
+from chainrule.cli.options.texts import corpus_options, id_field, open_text, text_argument
 from chainrule.cli.output import console, cut, echo, number, printable, say, terminal_progress
 
 if TYPE_CHECKING:
@@ -54,15 +54,18 @@ def score(folder: str, text: str, **options: Any) -> None:
 
     A record is a line of a text file, an object of a .jsonl file, a row of a .csv, .tsv or .parquet file. Of each:
     its id (or line), its surprisal in bits as a mean over tokens and in total, its tokens (a line's end is one),
-    its perplexity, and the text. TEXT is a file, a folder, a pattern in quotes, or - for standard input.
+    its perplexity, and the text. TEXT is a file, a folder, a pattern in quotes, a text of several words
+    itself, or - for standard input.
 
-    On a terminal that is a table, with the text cut to fit. Elsewhere the columns are separated by tabs, a line end
-    in the text is written \\n, and what is impossible is inf. With --json: an object per line.
+    On a terminal that is a table, with the text cut to fit. Elsewhere the columns are separated by tabs, the first
+    line has their names, a line end in the text is written \\n, and what is impossible is inf. With --json: an
+    object per line.
     With --per-token: ln p and the token, with an empty line after each record.
 
     Of a masked model: pseudo-log-likelihoods, each token predicted from those on both sides, in nats.
 
     \b
+    chainrule score model "to be or not to be"
     chainrule score model app.log --worst 20
     chainrule score model reviews.jsonl --field body --id-field id --csv
     """
@@ -72,7 +75,7 @@ def score(folder: str, text: str, **options: Any) -> None:
     if options["as_csv"] and (options["as_json"] or options["per_token"]):
         raise click.UsageError("choose one of --csv, --json and --per-token (which goes with --json)")
     lm: Any = opt.load_model(folder, options, "language", "masked")
-    corpus = open_corpus(options, text)
+    corpus = open_text(options, text)
     if isinstance(lm, MaskedModel):
         if options["executor"] != "embedded":
             raise click.UsageError("a masked model is scored by this process: leave out --executor")
@@ -133,8 +136,11 @@ def _lines(model: Any, records: Iterable[Any], figures: tuple[str, ...], options
     from chainrule.folder import to_json
 
     per_token = options["per_token"]
+    names = ["id", *figures[:2], "tokens", figures[2], "text"]
     if options["as_csv"]:
-        yield _csv_row(["id", *figures[:2], "tokens", figures[2], "text"])
+        yield _csv_row(names)
+    elif not options["as_json"]:
+        yield ("ln_p\ttoken" if per_token else "\t".join(names)) + "\n"
     for record in records:
         if options["as_json"]:
             tokens = {"per_token": [*_tokens(model, record)]} if per_token else {}
