@@ -29,7 +29,7 @@ def networks(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 def test_gradients_through_time_are_shown(run: Run, networks: dict[str, Path]) -> None:
-    ran = run("diagnose", networks["elman"], "--prompt", "we love cats")
+    ran = run("diagnose", networks["elman"], "we love cats")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("3 tokens, then 'cats': ")
     for shown in ("embedding", "h, layer 0", "h, layer 1", "first / last", "most depends on", "█"):
@@ -39,7 +39,7 @@ def test_gradients_through_time_are_shown(run: Run, networks: dict[str, Path]) -
 
 
 def test_gates_are_shown(run: Run, networks: dict[str, Path]) -> None:
-    ran = run("diagnose", networks["lstm"], "--prompt", "we love cats\ni chase mice")
+    ran = run("diagnose", networks["lstm"], "we love cats\ni chase mice")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("7 tokens, then 'mice': ")
     for shown in ("c, layer 0", "input, layer 0", "forget, layer 0", "candidate, layer 0", "output, layer 0"):
@@ -48,7 +48,7 @@ def test_gates_are_shown(run: Run, networks: dict[str, Path]) -> None:
 
 def test_attention_is_shown(run: Run, networks: dict[str, Path]) -> None:
     found = cr.diagnose(cr.load(networks["transformer"]), "we love cats")
-    ran = run("diagnose", networks["transformer"], "--prompt", "we love cats")
+    ran = run("diagnose", networks["transformer"], "we love cats")
     assert (ran.code, ran.err) == (0, "")
     assert "attention of 'love'" in ran.out
     assert found.attention_LHTT is not None
@@ -61,7 +61,7 @@ def test_attention_is_shown(run: Run, networks: dict[str, Path]) -> None:
 
 def test_records_are_written_and_printed_alike(run: Run, networks: dict[str, Path], tmp_path: Path) -> None:
     out = tmp_path / "records.jsonl"
-    words = ("diagnose", networks["lstm"], "--prompt", "we love cats", "--out", out)
+    words = ("diagnose", networks["lstm"], "we love cats", "--out", out)
     assert run(*words).code == 0
     written = out.read_text(encoding="utf-8")
     assert run(*words, "--overwrite", "--json").out == written
@@ -72,33 +72,33 @@ def test_records_are_written_and_printed_alike(run: Run, networks: dict[str, Pat
 
 
 def test_notes_say_what_was_left_out(run: Run, networks: dict[str, Path]) -> None:
-    ran = run("diagnose", networks["elman"], "--prompt", "we love cats\nzebras chase zebras", "--longest", 2)
+    ran = run("diagnose", networks["elman"], "we love cats\nzebras chase zebras", "--longest", 2)
     assert ran.err.splitlines() == [
         "note: the model knows single lines: only the last one is read",
         "note: of 3 tokens the last 2 are read, as if the text began there",
         "note: 1 of 2 tokens are unknown to the model",
     ]
-    ran = run("diagnose", networks["transformer"], "--prompt", "we love cats we love cats we love cats")
+    ran = run("diagnose", networks["transformer"], "we love cats we love cats we love cats")
     assert "of 9 tokens the last 6 are read" in ran.err
 
 
 def test_what_cannot_be_looked_into(fails: Fails, model: Path, networks: dict[str, Path], tmp_path: Path) -> None:
     assert (
         "a model of the kind ngram has nothing to differentiate; the kinds that have are feedforward, bagofwords"
-        in fails("diagnose", model, "--prompt", "we love cats")
+        in fails("diagnose", model, "we love cats")
     )
     elman = networks["elman"]
-    assert "no token to predict" in fails("diagnose", elman, "--prompt", "")
-    assert "there is none with the number 4" in fails("diagnose", elman, "--prompt", "we love cats", "--token", 4)
+    assert "no token to predict" in fails("diagnose", elman, "")
+    assert "there is none with the number 4" in fails("diagnose", elman, "we love cats", "--token", 4)
     assert "--prompt" in fails("diagnose", elman)
     (tmp_path / "mine").write_text("precious", encoding="utf-8")
-    assert "mine exists" in fails("diagnose", elman, "--prompt", "we", "--out", tmp_path / "mine")
+    assert "mine exists" in fails("diagnose", elman, "we", "--out", tmp_path / "mine")
     assert (tmp_path / "mine").read_text(encoding="utf-8") == "precious"
 
 
 def test_an_ngram_model_is_refused_without_torch(model: Path) -> None:
     script = "import sys; sys.modules['torch'] = None\nfrom chainrule.cli.main import main\nmain(sys.argv[1:])\n"
-    command = [sys.executable, "-c", script, "diagnose", str(model), "--prompt", "we love cats"]
+    command = [sys.executable, "-c", script, "diagnose", str(model), "we love cats"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, "nothing to differentiate" in done.stderr) == (2, True)
 
@@ -111,7 +111,7 @@ from chainrule.cli.main import main
 for folder in sys.argv[1:]:
     for verb in ("diagnose", "explain"):
         try:
-            main([verb, folder, "--prompt", "we love cats"])
+            main([verb, folder, "we love cats"])
         except SystemExit as done:
             assert not done.code, (verb, folder, done.code)
         assert "torch" not in sys.modules, (verb, folder)

@@ -119,7 +119,7 @@ def test_tokens_sum_to_their_line(run: Run, folder: Path, held_out: Path) -> Non
 def test_scores_are_columns(run: Run, model: Path, held_out: Path) -> None:
     ran = run("score", model, held_out)
     assert (ran.code, ran.err) == (0, "")
-    rows = [row.split("\t") for row in ran.out.splitlines()]
+    _, *rows = [row.split("\t") for row in ran.out.splitlines()]
     objects = [strict_json(line) for line in run("score", model, held_out, "--json").out.splitlines()]
     for (number, mean, total, tokens, perplexity, text), line in zip(rows, objects, strict=True):
         assert int(number) == line["id"]
@@ -132,8 +132,9 @@ def test_scores_are_columns(run: Run, model: Path, held_out: Path) -> None:
 
 
 def test_tokens_are_shown_a_line_each_with_a_gap_between_lines(run: Run, model: Path, held_out: Path) -> None:
-    *lines, rest = run("score", model, held_out, "--per-token").out.split("\n\n")
-    assert rest == ""
+    names, _, found = run("score", model, held_out, "--per-token").out.partition("\n")
+    *lines, rest = found.split("\n\n")
+    assert (names, rest) == ("ln_p\ttoken", "")
     shown = [[row.split("\t")[1] for row in line.splitlines()] for line in lines]
     assert shown == [
         ["i", "love", "mice", "</s>"],
@@ -148,7 +149,7 @@ def test_a_token_that_is_a_control_character_stays_on_its_line(run: Run, tmp_pat
     text.write_bytes(b"a\tb\x1bc\n")
     assert run("train", "ngram", text, "--tokenizer", "char", "--out", tmp_path / "m").code == 0
     lines = run("score", tmp_path / "m", text, "--per-token").out.splitlines()
-    assert [line.split("\t", 1)[1] for line in lines[:5]] == ["a", r"\t", "b", r"\u001b", "c"]
+    assert [line.split("\t", 1)[1] for line in lines[1:6]] == ["a", r"\t", "b", r"\u001b", "c"]
 
 
 def test_a_line_can_look_like_what_infinity_was_spelled_with(run: Run, model: Path, tmp_path: Path) -> None:
@@ -244,3 +245,12 @@ def test_a_table_too_wide_for_the_terminal_comes_in_blocks() -> None:
     assert [word for word in text.split() if word.endswith(",000,000")] == [f"{p},000,000" for p in range(8)]
     # 19 letters of modified-kneser-ney, and three columns of 9 with 3 before each, are 55
     assert text.count("modified-kneser-ney") == 3 and "…" not in text
+
+
+def test_a_text_can_be_given_itself(run: Run, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("i love mice\n")
+    for verb in ("evaluate", "score"):
+        given, in_file = (
+            strict_json(run(verb, model, text, "--json").out) for text in ("i love mice", tmp_path / "text")
+        )
+        assert given["perplexity"] == in_file["perplexity"]

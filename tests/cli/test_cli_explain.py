@@ -30,7 +30,7 @@ def networks(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 def test_the_lecture_s_network_is_printed(run: Run, networks: dict[str, Path]) -> None:
-    ran = run("explain", networks["feedforward"], "--prompt", "we love cats")
+    ran = run("explain", networks["feedforward"], "we love cats")
     assert (ran.code, ran.err) == (0, "")
     lines = [" ".join(line.split()) for line in ran.out.splitlines()]
     nats = -math.log(probability(networks["feedforward"], "we love cats"))
@@ -59,18 +59,18 @@ def probability(folder: Path, text: str) -> float:
 
 
 def test_steps_are_unrolled(run: Run, networks: dict[str, Path]) -> None:
-    ran = run("explain", networks["elman"], "--prompt", "we love cats", "--last", 2)
+    ran = run("explain", networks["elman"], "we love cats", "--last", 2)
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert lines[0] == "the first token is read without the tape: the state after it is data"
     assert [line.strip() for line in lines if line.startswith("step ")] == ["step 1: we", "step 2: love"]
     assert ran.out.count("Tanh") == 2
     assert "h₂ = tanh(" in ran.out and "h₃" not in ran.out
-    assert run("explain", networks["elman"], "--prompt", "we love cats").out.count("Tanh") == 3
+    assert run("explain", networks["elman"], "we love cats").out.count("Tanh") == 3
 
 
 def test_a_bag_of_words_is_printed(run: Run, networks: dict[str, Path]) -> None:
-    ran = run("explain", networks["bagofwords"], "--prompt", "we love cats", "--last", 2)
+    ran = run("explain", networks["bagofwords"], "we love cats", "--last", 2)
     assert (ran.code, ran.err) == (0, "")
     assert "token is read without the tape: the sum of their vectors is data" in ran.out
     for equation in ("a₁ = stack(s₀; e₁; e₂)", "s = Σ a₁", "m = 0.3333 s", "a₂ = W m + b", "h = max(0, a₂)"):
@@ -78,7 +78,7 @@ def test_a_bag_of_words_is_printed(run: Run, networks: dict[str, Path]) -> None:
 
 
 def test_a_transformer_is_printed(run: Run, networks: dict[str, Path]) -> None:
-    ran = run("explain", networks["transformer"], "--prompt", "we love cats")
+    ran = run("explain", networks["transformer"], "we love cats")
     assert (ran.code, ran.err) == (0, "")
     lines = [" ".join(line.split()) for line in ran.out.splitlines()]
     nats = -math.log(probability(networks["transformer"], "we love cats"))
@@ -118,13 +118,13 @@ def test_a_transformer_is_printed(run: Run, networks: dict[str, Path]) -> None:
 
 def test_the_picture_is_written(run: Run, networks: dict[str, Path], tmp_path: Path) -> None:
     picture = tmp_path / "lstm.svg"
-    ran = run("explain", networks["lstm"], "--prompt", "we love cats", "--svg", picture)
+    ran = run("explain", networks["lstm"], "we love cats", "--svg", picture)
     assert (ran.code, ran.err) == (0, "")
     assert f"the picture is in {picture}" in ran.out
     content = picture.read_text(encoding="utf-8")
     root = ET.fromstring(content)
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
-    record = run("explain", networks["lstm"], "--prompt", "we love cats", "--json").json
+    record = run("explain", networks["lstm"], "we love cats", "--json").json
     for node in record["nodes"]:
         if node["kind"] == "module":
             assert content.count(f">{node['equation']}</text>") == 1
@@ -151,7 +151,7 @@ def test_an_older_picture_is_not_replaced_unasked(
 ) -> None:
     mine = tmp_path / "mine.svg"
     mine.write_text("precious", encoding="utf-8")
-    words = ("explain", networks["elman"], "--prompt", "we love", "--svg", mine)
+    words = ("explain", networks["elman"], "we love", "--svg", mine)
     assert "mine.svg exists" in fails(*words)
     assert mine.read_text(encoding="utf-8") == "precious"
     assert run(*words, "--overwrite").code == 0
@@ -166,19 +166,19 @@ def test_unknown_words_are_noted(run: Run, networks: dict[str, Path]) -> None:
 
 
 def test_what_cannot_be_explained(fails: Fails, model: Path, networks: dict[str, Path], tmp_path: Path) -> None:
-    assert "an n-gram model has none" in fails("explain", model, "--prompt", "we", "--svg", tmp_path / "a.svg")
+    assert "an n-gram model has none" in fails("explain", model, "we", "--svg", tmp_path / "a.svg")
     elman = networks["elman"]
-    assert "no token to predict" in fails("explain", elman, "--prompt", "")
+    assert "no token to predict" in fails("explain", elman, "")
     assert "'cats mice' is 2: cats, mice" in fails("explain", elman, "--prompt", "we", "--next", "cats mice")
     assert "'' is 0: nothing" in fails("explain", elman, "--prompt", "we", "--next", "")
-    assert "--last" in fails("explain", elman, "--prompt", "we", "--last", 0)
+    assert "--last" in fails("explain", elman, "we", "--last", 0)
     assert "--prompt" in fails("explain", elman)
-    assert f"{tmp_path / 'm'}: no such model folder" in fails("explain", tmp_path / "m", "--prompt", "we")
+    assert f"{tmp_path / 'm'}: no such model folder" in fails("explain", tmp_path / "m", "we")
 
 
 def test_the_contexts_of_an_ngram_model_are_printed(run: Run, corpus: Path, tmp_path: Path) -> None:
     cr.train("ngram", corpus, order=3).save(tmp_path / "trigram")
-    ran = run("explain", tmp_path / "trigram", "--prompt", "we love zebras cats")
+    ran = run("explain", tmp_path / "trigram", "we love zebras cats")
     assert (ran.code, ran.err) == (0, "note: 1 of 4 tokens are unknown to the model\n")
     p = probability(tmp_path / "trigram", "we love zebras cats")
     lines = ran.out.splitlines()
@@ -195,33 +195,33 @@ def test_the_contexts_of_an_ngram_model_are_printed(run: Run, corpus: Path, tmp_
 
 def test_the_contexts_of_an_anygram_model_are_printed(run: Run, corpus: Path, tmp_path: Path) -> None:
     cr.train("anygram", corpus).save(tmp_path / "any")
-    ran = run("explain", tmp_path / "any", "--prompt", "we love cats")
+    ran = run("explain", tmp_path / "any", "we love cats")
     assert (ran.code, ran.err) == (0, "")
     assert "every word alike" in ran.out and "<s> we love" in ran.out
     assert f"= {probability(tmp_path / 'any', 'we love cats'):.4g}\n" in ran.out
-    record = run("explain", tmp_path / "any", "--prompt", "we love cats", "--json").json
+    record = run("explain", tmp_path / "any", "we love cats", "--json").json
     assert record["probability"] == pytest.approx(sum(line["share"] for line in record["contexts"]))
 
 
 def test_the_models_of_a_mixture_are_printed(run: Run, corpus: Path, tmp_path: Path) -> None:
     parts = [cr.train("ngram", corpus, order=order) for order in (1, 3)]
     cr.mix(parts, corpus, by="length").save(tmp_path / "mixed")
-    ran = run("explain", tmp_path / "mixed", "--prompt", "we love cats")
+    ran = run("explain", tmp_path / "mixed", "we love cats")
     assert (ran.code, ran.err) == (0, "")
     assert "1: ngram" in ran.out and "2: ngram" in ran.out
     assert f"= {probability(tmp_path / 'mixed', 'we love cats'):.4g}\n" in ran.out
     assert "the weights depend on the length of the context: 2" in ran.out
-    record = run("explain", tmp_path / "mixed", "--prompt", "we love cats", "--json").json
+    record = run("explain", tmp_path / "mixed", "we love cats", "--json").json
     assert record["probability"] == pytest.approx(sum(part["share"] for part in record["parts"]))
 
 
 def test_scores_are_not_called_probabilities(run: Run, corpus: Path, tmp_path: Path) -> None:
     cr.train("ngram", corpus, order=3, smoothing="stupid-backoff").save(tmp_path / "stupid")
-    ran = run("explain", tmp_path / "stupid", "--prompt", "we love zebras cats")
+    ran = run("explain", tmp_path / "stupid", "we love zebras cats")
     assert "S(cats | … love <unk>) = " in ran.out
     assert "S = 0.4 · 0.4 · " in ran.out
     assert "no probability" in ran.out
-    record = run("explain", tmp_path / "stupid", "--prompt", "we love zebras cats", "--json").json
+    record = run("explain", tmp_path / "stupid", "we love zebras cats", "--json").json
     assert "probability" not in record
     assert record["score"] == pytest.approx(probability(tmp_path / "stupid", "we love zebras cats"))
 
@@ -233,7 +233,7 @@ sys.modules["torch"] = None
 from chainrule.cli.main import main
 for folder in sys.argv[1:]:
     try:
-        main(["explain", folder, "--prompt", "we love cats"])
+        main(["explain", folder, "we love cats"])
     except SystemExit as done:
         assert not done.code, (folder, done.code)
 """
@@ -241,3 +241,17 @@ for folder in sys.argv[1:]:
     done = subprocess.run([sys.executable, "-c", script, *folders], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert done.stdout.count("most likely: ") == len(folders)
+
+
+def test_a_prompt_is_text_before_the_token_that_is_predicted(
+    run: Run, fails: Fails, networks: dict[str, Path]
+) -> None:
+    folder = networks["feedforward"]
+    asked = run("explain", folder, "--prompt", "we love", "--json").json
+    assert asked["tokens"][-1] == "love" and asked["target"] == asked["likely"][0]["token"]
+    assert run("explain", folder, f"we love {asked['target']}", "--json").json == asked
+    assert (
+        run("explain", folder, "--prompt", "we love", "--next", "cats").out
+        == run("explain", folder, "we love cats").out
+    )
+    assert "give a TEXT in quotes" in fails("explain", folder, "we love", "--prompt", "we")

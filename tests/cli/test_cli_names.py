@@ -10,7 +10,7 @@ import pytest
 from chainrule.cli.main import VERBS
 from chainrule.cli.options.unknown import _ALSO_CALLED
 
-from .running import Fails, Run, trained_folders
+from .running import Fails, Run
 
 
 def options() -> dict[str, dict[str, Any]]:
@@ -69,13 +69,6 @@ def test_earlier_names_are_taken_and_not_shown(
     run: Run, corpus: Path, held_out: Path, tmp_path: Path, fails: Fails
 ) -> None:
     assert run("train", "ngram", corpus, "--valid", held_out, "--out", tmp_path / "m").code == 0
-    folder = trained_folders({"elman": {"hidden": 8, "embedding": 8}}, corpus, tmp_path)["elman"]
-    for verb in ("diagnose", "explain"):
-        old, new = (run(verb, folder, option, "we love cats") for option in ("--text", "--prompt"))
-        assert (old.code, old.out) == (0, new.out)
-        assert "Missing option '--prompt'" in fails(verb, folder)
-        shown = run(verb, "--help").out
-        assert "--prompt TEXT" in shown and "--text" not in shown
     assert "--valid" not in run("train", "--help").out + run("compare", "--help").out
 
 
@@ -171,10 +164,10 @@ def test_the_list_of_verbs_says_what_each_does_in_whole_sentences(run: Run) -> N
     assert all(line.endswith(".") and not line.endswith("...") and len(line) <= 80 for line in lines)
 
 
-@pytest.mark.parametrize("verb", ["correct", "fill", "tag"])
+@pytest.mark.parametrize("verb", ["correct", "explain", "fill", "tag"])
 def test_a_text_without_quotes(fails: Fails, verb: str) -> None:
     assert "(cat sat): a text of several words goes in quotes (see" in fails(verb, "model", "Teh", "cat", "sat")
-    assert "in quotes" not in fails("explain", "model", "Teh", "cat", "--prompt", "a")
+    assert "in quotes" not in fails("inspect", "model", "Teh", "cat", "--prompt", "a")
 
 
 def test_train_shows_its_common_options_and_all_of_them(run: Run) -> None:
@@ -191,3 +184,16 @@ def test_kinds_lists_common_settings_and_all_of_them(run: Run) -> None:
     listed = [line for line in common if line.startswith("  ")]
     assert listed and set(listed) <= set(every)
     assert len(run("kinds", "lstm", "--json").json[0]["settings"]) >= len(listed)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["perplexity", "model", "text"], "use chainrule evaluate MODEL TEXT"),
+        (["sample", "model"], "use chainrule generate MODEL"),
+        (["train", "rnn", "corpus.txt", "--out", "m"], "did you mean 'elman' or 'lstm' or 'gru'?"),
+        (["train", "gpt", "corpus.txt", "--out", "m"], "did you mean 'transformer'?"),
+    ],
+)
+def test_names_of_other_programs_point_to_the_verb_or_kind(fails: Fails, words: list[str], meant: str) -> None:
+    assert meant in fails(*words)

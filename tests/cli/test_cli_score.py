@@ -57,12 +57,13 @@ def test_a_text_without_records_is_said_to_have_none(
 ) -> None:
     (tmp_path / "none.txt").touch()
     ran = run("score", model, tmp_path / "none.txt", *options)
-    assert (ran.code, ran.out.count("\n")) == (0, int("--csv" in options))
+    assert (ran.code, ran.out.count("\n")) == (0, int("--json" not in options))
     assert "none.txt is empty" in ran.err
 
 
 def test_columns_of_a_record_are_one_line(run: Run, model: Path, reviews: Path) -> None:
-    rows = [row.split("\t") for row in run("score", model, reviews, "--field", "body").out.splitlines()]
+    names, *rows = [row.split("\t") for row in run("score", model, reviews, "--field", "body").out.splitlines()]
+    assert names == ["id", "bits_per_token", "bits", "tokens", "perplexity", "text"]
     assert [row[-1] for row in rows] == ["i love cats", "zebras chase\\nzebras, all day", "we love mice"]
 
 

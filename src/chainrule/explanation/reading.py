@@ -69,10 +69,10 @@ def words(tokenizer: Tokenizer, ids: list[int] | tuple[int, ...]) -> tuple[str, 
 
 def _next_token(tokenizer: Tokenizer, text: str, following: str) -> int:
     """The id of a word after a text: where spaces belong to tokens, with the space that stands before it."""
-    spaced = f" {following}"
-    if text and not text[-1].isspace() and len(tokenizer.encode(spaced)) == 1:
-        return one_token(tokenizer, spaced)
-    return one_token(tokenizer, following)
+    is_spaced = tokenizer.splitting is None and text[-1:].strip() and following != tokenizer.token(tokenizer.eos)
+    return one_token(
+        tokenizer, f" {following}" if is_spaced and len(tokenizer.encode(f" {following}")) == 1 else following
+    )
 
 
 def one_token(tokenizer: Tokenizer, text: str, name: str = "next word") -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli import output
 from chainrule.cli.options.dynamic import chosen_dynamic, dynamic_options

@@ -11,7 +11,7 @@ from chainrule.cli import options as opt
 from chainrule.cli.output import console, print_json, say, show, terminal_progress
 
 
-@click.command()
+@click.command(short_help="Show how the model in DIR predicts a token of a text.")
 @opt.model
 @opt.read_text
 @opt.read_prompt
