@@ -61,6 +61,19 @@ def check_new_file(path: str | Path, option: str, overwrite: bool) -> None:
 
 model = click.argument("folder", metavar="DIR", type=click.Path())
 models = click.argument("folders", nargs=-1, required=True, metavar="DIR...", type=click.Path())
+models_and_file = click.argument(
+    "folders_and_file", nargs=-1, required=True, type=click.Path(), metavar="DIR... FILE"
+)
+"""Several models, and the file that each of them reads."""
+
+
+def split_file(given: tuple[str, ...]) -> tuple[list[str], str]:
+    """Return the model folders and the file of `models_and_file`."""
+    if len(given) < 2:
+        raise click.UsageError("name one or more model folders, and then the file")
+    return list(given[:-1]), given[-1]
+
+
 device = option(
     "--device NAME", "Where to compute: cpu, cuda (or cuda:1, mps, ... as torch names it), or auto.", default="cpu"
 )

@@ -275,3 +275,10 @@ def show(screen: Console, parts: Iterable[Part], *, style: str = "bold") -> None
             print_table(screen, part.headings, part.rows, title=part.title or None, left=part.left, styles=styles)
         else:
             say(screen, part.lstrip(" "), indent=len(part) - len(part.lstrip(" ")))
+
+
+def intrinsic(lm: Any, texts: Sequence[str]) -> str:
+    """Write the bits per byte of texts under a model, to stand beside what it is good for; nothing for others."""
+    import chainrule as cr
+
+    return cr.evaluate(lm, list(texts)).figures["bits/byte"] if isinstance(lm, cr.LanguageModel) else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,15 +10,14 @@ import click
 import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options import texts
-from chainrule.cli.output import console, echo, echo_json, print_json, print_table, say
+from chainrule.cli.output import console, echo, echo_json, intrinsic, print_json, print_table, say
 
 if TYPE_CHECKING:
     from chainrule.tasks.spelling.correct import Corrector
 
 
 @click.command(short_help="Correct the spelling of TEXT with a model of words.")
-@opt.model
-@texts.text_argument
+@click.argument("folders_and_text", nargs=-1, required=True, metavar="DIR... [TEXT|-]", type=click.Path())
 @opt.option(
     "--errors FILE",
     "Learn which errors are likely from FILE: lines such as typed TAB right, or right: typed typed ...",
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 @opt.compute
 @opt.json
 def correct(
-    folder: str,
-    text: str,
+    folders_and_text: tuple[str, ...],
     errors: str | None,
     evaluate: str | None,
     clean: str | None,
@@ -61,23 +60,35 @@ def correct(
     With --json: an object per line, with original, corrected and edits (start, end, typed, corrected, probability).
 
     --evaluate and --clean measure instead: accuracy on misspelled words, each by itself, and the share of words of
-    a right text that are changed, both beside a baseline that knows edits and frequencies alone.
+    a right text that are changed, both beside a baseline that knows edits and frequencies alone. They take several
+    models, DIR..., and print a row for each, with the bits per byte of the right text.
 
     \b
     chainrule correct model "Teh cat sat on teh mat."
-    chainrule correct model --evaluate misspelled.txt --clean test.txt
+    chainrule correct unigram trigram --evaluate misspelled.txt --clean test.txt
     """
     from chainrule.tasks.spelling.channel import Channel, read_misspellings
     from chainrule.tasks.spelling.correct import Corrector
 
-    lm = opt.load_model(folder, options, "language")
     given = {name: options[name] for name in ("keep", "new", "lm_weight", "beams")}
     chosen = {name: value for name, value in given.items() if value is not None}
     channel = None if errors is None else Channel.learned(read_misspellings(errors))
-    corrector = Corrector(lm, channel=channel, **chosen)
     if evaluate is not None or clean is not None:
-        _measure(corrector, evaluate, None if clean is None else texts.open_corpus(options, clean), as_json)
+        correctors = (
+            (folder, Corrector(opt.load_model(folder, options, "language"), channel=channel, **chosen))
+            for folder in folders_and_text
+        )
+        _measure(correctors, evaluate, None if clean is None else texts.open_corpus(options, clean), as_json)
         return
+    folder, *given_texts = folders_and_text
+    if len(given_texts) > 1:
+        words = " ".join(given_texts[1:])
+        raise click.UsageError(
+            f"Got unexpected extra arguments ({words}): a text of several words goes in quotes, and several models are "
+            "for --evaluate and --clean"
+        )
+    text = given_texts[0] if given_texts else "-"
+    corrector = Corrector(opt.load_model(folder, options, "language"), channel=channel, **chosen)
     if text == "-":
         corrections = corrector.correct(texts.standard_input(), at_once=1)
     else:
@@ -89,28 +100,52 @@ def correct(
             echo(one.corrected)
 
 
-def _measure(corrector: Corrector, evaluate: str | None, clean: cr.Corpus | None, as_json: bool) -> None:
-    """Print how many misspelled words become right, and how many right ones are changed."""
+def _measure(
+    correctors: Iterable[tuple[str, Corrector]], evaluate: str | None, clean: cr.Corpus | None, as_json: bool
+) -> None:
+    """Print how many misspelled words become right under each model, and how many right ones are changed."""
     from chainrule.tasks.spelling.channel import read_misspellings
     from chainrule.tasks.spelling.measure import measure_clean, measure_misspellings
 
-    typos = None if evaluate is None else measure_misspellings(corrector, read_misspellings(evaluate))
-    right = None if clean is None else measure_clean(corrector, texts.lines_of_corpus(clean))
+    misspelled = None if evaluate is None else read_misspellings(evaluate)
+    right = None if clean is None else list(texts.lines_of_corpus(clean))
+    found = [
+        (
+            folder,
+            None if misspelled is None else measure_misspellings(corrector, misspelled),
+            None if right is None else measure_clean(corrector, right),
+            "" if right is None or as_json else intrinsic(corrector.lm, right),
+        )
+        for folder, corrector in correctors
+    ]
     if as_json:
-        figures = {"misspelled": typos, "clean": right}
-        print_json({name: one.to_json() for name, one in figures.items() if one is not None})
-        return
-    screen, ours, baseline = console(), "channel and model", "  nearest, most frequent"
-    if typos is not None:
-        number, speed = f"{typos.texts:,}", f"{typos.words_per_second:,.0f}"
-        rows = [
-            [ours, number, f"{typos.accuracy:.1%}", f"{typos.kept:.1%}", speed],
-            [baseline, number, f"{typos.baseline:.1%}", "", ""],
+        objects = [
+            {"folder": folder} | {name: one.to_json() for name, one in named.items() if one is not None}
+            for folder, typos, unchanged, _ in found
+            for named in ({"misspelled": typos, "clean": unchanged},)
         ]
+        print_json(objects if len(objects) > 1 else objects[0])
+        return
+    screen, baseline = console(), "  nearest, most frequent"
+    if misspelled is not None:
+        rows = [
+            [folder, f"{one.texts:,}", f"{one.accuracy:.1%}", f"{one.kept:.1%}", f"{one.words_per_second:,.0f}"]
+            for folder, one, _, _ in found
+            if one is not None
+        ]
+        first = found[0][1]
+        assert first is not None
+        rows.append([baseline, f"{first.texts:,}", f"{first.baseline:.1%}", "", ""])
         print_table(screen, ["misspelled", "texts", "right", "left as typed", "words/s"], rows)
-        say(screen, f"of {typos.unreachable:.1%} the vocabulary lacks the right word")
+        say(screen, f"of {first.unreachable:.1%} the vocabulary lacks the right word")
     if right is not None:
-        words, speed = f"{right.words:,}", f"{right.words_per_second:,.0f}"
-        rows = [[ours, words, f"{right.rate:.2%}", speed], [baseline, words, f"{right.baseline:.2%}", ""]]
-        print_table(screen, ["right text", "words", "falsely changed", "words/s"], rows)
-        say(screen, f"{right.unknown:.2%} of the words are not in the vocabulary")
+        rows = [
+            [folder, bits, f"{one.words:,}", f"{one.rate:.2%}", f"{one.words_per_second:,.0f}"]
+            for folder, _, one, bits in found
+            if one is not None
+        ]
+        changed = found[0][2]
+        assert changed is not None
+        rows.append([baseline, "", f"{changed.words:,}", f"{changed.baseline:.2%}", ""])
+        print_table(screen, ["right text", "bits/byte", "words", "falsely changed", "words/s"], rows)
+        say(screen, f"{changed.unknown:.2%} of the words are not in the vocabulary")

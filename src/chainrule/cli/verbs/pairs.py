@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.output import console, echo_json, print_json, print_table, say, terminal_progress
+from chainrule.cli.output import console, echo_json, intrinsic, print_json, print_table, say, terminal_progress
+
+if TYPE_CHECKING:
+    from chainrule.tasks.pairs import JudgedPairs, Phenomenon
 
 
 @click.command()
-@opt.model
-@click.argument("file", metavar="FILE.jsonl", type=click.Path())
+@opt.models_and_file
 @opt.option("--by [total|mean]", "Compare ln p of the whole sentences, or ln p per token.", default="total")
 @opt.option("--good NAME", "Field: right sentence.", default="sentence_good")
 @opt.option("--bad NAME", "Field: wrong sentence.", default="sentence_bad")
@@ -24,39 +26,66 @@ from chainrule.cli.output import console, echo_json, print_json, print_table, sa
 @opt.option("--per-pair", "Only a JSON object for each pair, as soon as it is judged.")
 @opt.compute
 @opt.json
-def pairs(folder: str, file: str, by: Any, per_pair: bool, as_json: bool, **options: Any) -> None:
-    """Judge the minimal pairs of FILE with the model in DIR.
+def pairs(folders_and_file: tuple[str, ...], by: Any, per_pair: bool, as_json: bool, **options: Any) -> None:
+    """Judge the minimal pairs of FILE with the models in DIR...
 
     A pair is a JSON object with a right sentence and a wrong one, on a line or as an item of a list. The model is
     right where it gives the right sentence the greater probability; a tie counts half. For each phenomenon: the
     accuracy, its 95 % confidence interval, and that of a baseline which prefers the sentence of fewer tokens.
     FILE may be - for standard input.
 
+    Of several models: a row for each, with the bits per byte of the right sentences beside the accuracy.
+
     A masked model goes by pseudo-log-likelihoods.
 
     \b
     chainrule pairs model blimp/anaphor_number_agreement.jsonl
+    chainrule pairs bigram 5-gram lstm blimp.jsonl
     chainrule pairs model pairs.jsonl --good right --bad wrong --group topic --json
     """
     from chainrule.tasks.pairs import judge, read_pairs
 
-    model = opt.load_model(folder, options, "language", "masked")
-    given = read_pairs(file, **{name: options[name] for name in ("good", "bad", "group")})
+    folders, file = opt.split_file(folders_and_file)
+    given = list(read_pairs(file, **{name: options[name] for name in ("good", "bad", "group")}))
     if per_pair:
-        for judged in judge(model, given, by=by):
+        if len(folders) > 1:
+            raise click.UsageError("--per-pair prints what one model says")
+        for judged in judge(opt.load_model(folders[0], options, "language", "masked"), given, by=by):
             echo_json(judged.to_json())
         return
-    result = cr.tasks.minimal_pairs(model, given, by=by, progress=terminal_progress())
+    results, bits = [], []
+    for folder in folders:
+        model = opt.load_model(folder, options, "language", "masked")
+        results.append(cr.tasks.minimal_pairs(model, given, by=by, progress=terminal_progress()))
+        bits.append("" if len(folders) == 1 else intrinsic(model, [pair.good for pair in given]))
     if as_json:
-        print_json({"folder": folder, "file": file, **result.to_json()})
-        return
+        found = [
+            {"folder": one, "file": file, **result.to_json()} for one, result in zip(folders, results, strict=True)
+        ]
+        print_json(found[0] if len(found) == 1 else found)
+    elif len(folders) == 1:
+        _print_phenomena(results[0])
+    else:
+        rows = [
+            [one, right, *_figures(result.whole)] for one, right, result in zip(folders, bits, results, strict=True)
+        ]
+        print_table(console(), ["model", "bits/byte", *_HEADINGS], rows)
+        say(console(), "bits/byte: of the right sentences; chance is 50 %")
+
+
+_HEADINGS = ("pairs", "accuracy", "95 % interval", "ties", "fewer tokens")
+
+
+def _figures(one: Phenomenon) -> list[str]:
+    interval = "{:.1%} - {:.1%}".format(*one.interval)
+    return [f"{one.pairs:,}", f"{one.accuracy:.1%}", interval, f"{one.ties:,}", f"{one.fewer_tokens:.1%}"]
+
+
+def _print_phenomena(result: JudgedPairs) -> None:
+    """Print a row for each phenomenon."""
     screen = console()
     has_several = len(result.phenomena) > 1
-    rows = []
-    for one in (*(result.phenomena if has_several else ()), result.whole):
-        interval = "{:.1%} - {:.1%}".format(*one.interval)
-        figures = f"{one.pairs:,}", f"{one.accuracy:.1%}", interval, f"{one.ties:,}", f"{one.fewer_tokens:.1%}"
-        rows.append([one.name, *figures])
-    print_table(screen, ["phenomenon", "pairs", "accuracy", "95 % interval", "ties", "fewer tokens"], rows)
+    shown = (*(result.phenomena if has_several else ()), result.whole)
+    print_table(screen, ["phenomenon", *_HEADINGS], [[one.name, *_figures(one)] for one in shown])
     if has_several:
         say(screen, f"mean of the phenomena: {result.mean_accuracy:.1%}; chance is 50 %")

@@ -5,14 +5,24 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 import click
 
 import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.options.texts import corpus_options, open_corpus, standard_input
-from chainrule.cli.output import WAITING, console, echo, echo_json, print_measured, print_table, terminal_progress
+from chainrule.cli.options.texts import corpus_options, lines_of_corpus, open_corpus, standard_input
+from chainrule.cli.output import (
+    WAITING,
+    console,
+    echo,
+    echo_json,
+    intrinsic,
+    print_measured,
+    print_table,
+    terminal_progress,
+)
 
 
 @click.command()
@@ -44,8 +54,12 @@ def predict(
     if evaluate is not None:
         corpus = open_corpus(options, evaluate)
         how: Any = {"most_lines": lines, "progress": terminal_progress()}
-        models = ((folder, opt.load_model(folder, options, "language")) for folder in folders)
-        _show([(folder, cr.tasks.keystrokes(lm, corpus, count, **how)) for folder, lm in models], as_json)
+        results, bits = [], []
+        for folder in folders:
+            lm = opt.load_model(folder, options, "language")
+            results.append((folder, cr.tasks.keystrokes(lm, corpus, count, **how)))
+            bits.append("" if as_json else intrinsic(lm, [*islice(lines_of_corpus(corpus), lines)]))
+        _show(results, bits, as_json)
         return
     if len(folders) > 1:
         raise click.UsageError("one model at a time suggests words; several are for --evaluate TEXT")
@@ -85,14 +99,14 @@ def _answer(lm: cr.LanguageModel, count: int, *, as_json: bool) -> None:
             echo("\t".join(one.word for one in found))
 
 
-def _show(results: Sequence[tuple[str, cr.tasks.Keystrokes]], as_json: bool) -> None:
-    """Print the keystrokes that each model saves."""
+def _show(results: Sequence[tuple[str, cr.tasks.Keystrokes]], bits: Sequence[str], as_json: bool) -> None:
+    """Print the keystrokes that each model saves, and the bits per byte of the text beside them."""
     if as_json:
         print_measured(results)
         return
     rows = []
-    for folder, found in results:
+    for (folder, found), right in zip(results, bits, strict=True):
         counts = f"{found.keys:,}", f"{found.characters:,}", f"{found.taken:,}"
-        rows.append([folder, f"{found.saved:.1%}", *counts, f"{found.baseline:.1%}", f"{found.limit:.1%}"])
-    headings = ["model", "saved", "keys", "characters", "taken", "without context", "at most"]
+        rows.append([folder, right, f"{found.saved:.1%}", *counts, f"{found.baseline:.1%}", f"{found.limit:.1%}"])
+    headings = ["model", "bits/byte", "saved", "keys", "characters", "taken", "without context", "at most"]
     print_table(console(), headings, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import click
 
 import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.output import console, echo_json, print_json, print_table, say
+from chainrule.cli.output import console, echo_json, intrinsic, print_json, print_table, say
 from chainrule.errors import FolderError, SettingsError
 
 if TYPE_CHECKING:
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Order lists of hypotheses anew with the model in DIR.")
-@opt.model
-@click.argument("file", metavar="NBEST.json", type=click.Path())
+@opt.models_and_file
 @opt.option("--hypotheses NAME", "Field: the list of texts.", default="input")
 @opt.option("--reference NAME", "Field: the right text.", default="output")
 @opt.option(
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 @opt.seed
 @opt.compute
 @opt.json
-def rerank(folder: str, file: str, kind: str | None, as_json: bool, **options: Any) -> None:
-    """Order the lists of hypotheses in NBEST.json anew with the model in DIR.
+def rerank(folders_and_file: tuple[str, ...], kind: str | None, as_json: bool, **options: Any) -> None:
+    """Order the lists of hypotheses in FILE, such as NBEST.json, anew with the models in DIR...
 
     A list is a JSON object, on a line or as an item of a JSON list: hypotheses of speech recognition or
     translation, the best first, scores of each, and the reference. The new score of a hypothesis is a weighted sum
@@ -61,11 +61,14 @@ def rerank(folder: str, file: str, kind: str | None, as_json: bool, **options: A
     The weights are those with the fewest word errors on a part of the lists. Of the others: the word error rate of
     the first hypotheses, of those chosen, and of the best there are, with 95 % confidence intervals (bootstrap).
 
+    Of several models: a row for each, with the bits per byte of the references beside the word error rate.
+
     --train KIND is for lists of which there is no other text: a model of words is trained on the references of the
     tuning part. While weights are tuned, no list is scored by a model that has read its reference.
 
     \b
     chainrule rerank model nbest.json
+    chainrule rerank bigram trigram lstm nbest.json
     chainrule rerank model nbest.json --train ngram --set order=3
     chainrule rerank model new.json --weights am_score=1,lm=0.02,words=0.2 --best
     """
@@ -76,7 +79,9 @@ def rerank(folder: str, file: str, kind: str | None, as_json: bool, **options: A
         raise click.UsageError("--train needs weights that are tuned: leave out --weights")
     if options["settings"] and kind is None:
         raise click.UsageError("--set is for --train KIND")
-    lm = opt.load_model(folder, options, "language") if kind is None else _learner(kind, folder, options)
+    folders, file = opt.split_file(folders_and_file)
+    if len(folders) > 1 and (kind is not None or options["best"]):
+        raise click.UsageError("--train and --best are for one model")
     lists = read_lists(
         file,
         hypotheses=options["hypotheses"],
@@ -85,14 +90,22 @@ def rerank(folder: str, file: str, kind: str | None, as_json: bool, **options: A
         id_field=options["id_field"],
         needs_references=weights is None,
     )
-    result = cr.tasks.rerank(lm, lists, weights=weights, share=options["share"], seed=options["seed"])
+    how: Any = {"weights": weights, "share": options["share"], "seed": options["seed"]}
+    results = []
+    for folder in folders:
+        lm = opt.load_model(folder, options, "language") if kind is None else _learner(kind, folder, options)
+        results.append((folder, cr.tasks.rerank(lm, lists, **how)))
+    (folder, result), *others = results
     if kind is not None:
         result.model.save(folder, overwrite=options["overwrite"])
-    if options["best"]:
+    if others and not as_json:
+        _show_several(results)
+    elif options["best"]:
         for one, text, totals in zip(result.lists, result.best, result.totals, strict=True):
             echo_json({"id": one.id, "text": text, "place": int(totals.argmax()), "scores": totals.tolist()})
     elif as_json:
-        print_json({"folder": folder, "file": file, **result.to_json()})
+        found = [{"folder": folder, "file": file, **one.to_json()} for folder, one in results]
+        print_json(found if others else found[0])
     else:
         _show(result)
 
@@ -130,6 +143,31 @@ def _weights(given: str) -> dict[str, float]:
     return weights
 
 
+def _show_several(results: Sequence[tuple[str, Reranked]]) -> None:
+    """Print a row for each model: how well it predicts the references, and how well it chooses."""
+    rows = []
+    for folder, one in results:
+        references = [utterance.reference for utterance in one.lists if utterance.reference]
+        rates = one.tested
+        figures = (rates.before, rates.after, rates.oracle, rates.reduction) if rates is not None else ()
+        weight = f"{one.weights['lm']:.4g}"
+        rows.append([folder, intrinsic(one.model, references), weight, *(f"{rate.value:.2%}" for rate in figures)])
+    screen = console()
+    print_table(screen, ["model", "bits/byte", "weight", "first", "chosen", "oracle", "fewer errors"], rows)
+    say(screen, "bits/byte: of the references; word error rates of the lists that weights were not tuned on")
+    _say_negative(results)
+
+
+def _say_negative(results: Sequence[tuple[str, Reranked]]) -> None:
+    """Say it if a model is weighed against: what it finds likely then counts as worse."""
+    for folder, one in results:
+        if one.weights.get("lm", 0) < 0:
+            say(
+                console(),
+                f"{folder}: its weight is negative: it does not know this language better than the scores do",
+            )
+
+
 def _show(result: Reranked) -> None:
     screen = console()
     if result.tested is not None:
@@ -144,5 +182,6 @@ def _show(result: Reranked) -> None:
         screen.print()
     weights = ", ".join(f"{name}={weight:.4g}" for name, weight in result.weights.items())
     say(screen, f"weights: {weights}")
+    _say_negative([("the model", result)])
     if result.tested is None:
         say(screen, "without references there are no word error rates; --best prints the texts that were chosen")
