@@ -107,7 +107,7 @@ def test_diagnosis_needs_no_torch(tmp_path: Path) -> None:
     lm = in_engine(made("gru"), "torch")
     lm.save(tmp_path / "m")
     script = "import sys; sys.modules['torch'] = None\nfrom chainrule.cli.main import main\nmain(sys.argv[1:])\n"
-    command = [sys.executable, "-c", script, "diagnose", str(tmp_path / "m"), "--prompt", TEXT]
+    command = [sys.executable, "-c", script, "diagnose", str(tmp_path / "m"), TEXT]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert "h, layer 1" in done.stdout and "update, layer 0" in done.stdout

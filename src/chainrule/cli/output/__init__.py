@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from chainrule.system.display import Part, ResultTable
 from chainrule.system.display import number as number
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Column, Table
 
+    from chainrule.system.display import Part
     from chainrule.system.progress import Progress
 
 
@@ -269,6 +269,8 @@ def _part(table: Table, columns: Sequence[int], gap: int) -> Table:
 
 def show(screen: Console, parts: Iterable[Part], *, style: str = "bold") -> None:
     """Print the parts of a result, sentences and tables; rows that stand out have the style."""
+    from chainrule.system.display import ResultTable
+
     for part in parts:
         if isinstance(part, ResultTable):
             styles = dict.fromkeys(part.strong, style)
@@ -281,4 +283,4 @@ def intrinsic(lm: Any, texts: Sequence[str]) -> str:
     """Write the bits per byte of texts under a model, to stand beside what it is good for; nothing for others."""
     import chainrule as cr
 
-    return cr.evaluate(lm, list(texts)).figures["bits/byte"] if isinstance(lm, cr.LanguageModel) else ""
+    return cr.evaluate(lm, list(texts)).figures()["bits/byte"] if isinstance(lm, cr.LanguageModel) else ""

@@ -82,11 +82,7 @@ def correct(
         return
     folder, *given_texts = folders_and_text
     if len(given_texts) > 1:
-        words = " ".join(given_texts[1:])
-        raise click.UsageError(
-            f"Got unexpected extra arguments ({words}): a text of several words goes in quotes, and several models are "
-            "for --evaluate and --clean"
-        )
+        raise click.UsageError(f"Got unexpected extra arguments ({' '.join(given_texts[1:])})")
     text = given_texts[0] if given_texts else "-"
     corrector = Corrector(opt.load_model(folder, options, "language"), channel=channel, **chosen)
     if text == "-":

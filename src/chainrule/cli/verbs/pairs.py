@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from chainrule.tasks.pairs import JudgedPairs, Phenomenon
 
 
-@click.command()
+@click.command(short_help="Judge the minimal pairs of FILE with one or more models.")
 @opt.models_and_file
 @opt.option("--by [total|mean]", "Compare ln p of the whole sentences, or ln p per token.", default="total")
 @opt.option("--good NAME", "Field: right sentence.", default="sentence_good")
