@@ -61,7 +61,7 @@ def test_help_comes_at_once(run_alone: Run) -> None:
     """What it takes is what it imports: few modules, and of ours none but those of the verbs."""
     modules = imported_modules("-m", "chainrule", "--help")
     ours = {name for name in modules if name.partition(".")[0] == "chainrule"}
-    needed = {"chainrule", *(f"chainrule.{name}" for name in "_renamed _version errors system".split())}
+    needed = {"chainrule", *(f"chainrule.{name}" for name in ["_renamed", "_version", "errors", "system"])}
     needed |= {"chainrule.system.signals", "chainrule.system.display"}
     assert ours >= needed and all(name.startswith("chainrule.cli") for name in ours - needed)
     assert len(modules - ours) < 250
