@@ -33,24 +33,24 @@ def estimation() -> None:
     """Count, smooth, store, score; read and write ARPA."""
     text = cr.Corpus.from_text(TEXT)
     for settings in ({}, {"bits": 8}, {"index": "hash"}, {"smoothing": "katz"}, {"prune": "0,1"}):
-        lm = cr.train("ngram", text, order=3, **settings)
+        lm = cr.train("ngram", text, order=3, **settings, tokenizer="word")
         lm.perplexity(TEXT)
         cr.score(lm, TEXT.splitlines())
         cr.suggest(lm, "the c")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.arpa"
-        cr.save_arpa(cr.train("ngram", text, order=3), path)
+        cr.save_arpa(cr.train("ngram", text, order=3, tokenizer="word"), path)
         cr.load_arpa(path).perplexity(TEXT)
 
 
 def sampling() -> None:
     """Sample by every strategy, search, and draft."""
-    _write(cr.train("ngram", cr.Corpus.from_text(TEXT), order=3))
+    _write(cr.train("ngram", cr.Corpus.from_text(TEXT), order=3, tokenizer="word"))
 
 
 def any_length() -> None:
     """The same by a model without a bound on the length of n-grams."""
-    lm = cr.train("anygram", cr.Corpus.from_text(TEXT))
+    lm = cr.train("anygram", cr.Corpus.from_text(TEXT), tokenizer="word")
     lm.perplexity(TEXT)
     _write(lm)
 

@@ -72,7 +72,7 @@ def test_a_missing_peer_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def test_a_model_of_ids_on_a_device_is_the_one_that_training_gives() -> None:
-    lm = cr.train("ngram", cr.Corpus.from_text(TEXT * 20), order=gpu.ORDER)
+    lm = cr.train("ngram", cr.Corpus.from_text(TEXT * 20), order=gpu.ORDER, tokenizer="word")
     assert isinstance(lm, NgramModel)
     ids = lm.tokenizer.encode_lines((TEXT * 20).encode()).astype(np.int64)
     automaton = gpu.model_of(torch.as_tensor(ids), lm.tokenizer)
@@ -85,7 +85,7 @@ def test_lines_are_scored_beside_kenlm_where_it_is(
     held_out = tmp_path / "held-out.txt"
     held_out.write_text("i love mice\ncats chase zebras\n", encoding="utf-8")
     lab = Lab.prepare(tmp_path, text, held_out, None, argparse.Namespace())
-    cr.train("ngram", TEXT, order=2).save(tmp_path / "model")
+    cr.train("ngram", TEXT, order=2, tokenizer="word").save(tmp_path / "model")
     lab._made = {form: (tmp_path / "model", Ran(0, 0, 0)) for form in ("hash", "compact")}
     monkeypatch.setattr(score, "ROUNDS", 1)
     score.run_texts(lab)

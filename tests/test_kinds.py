@@ -191,14 +191,14 @@ def test_a_kind_that_was_asked_for_is_not_left_out() -> None:
 
 
 def test_a_folder_with_an_unknown_kind_is_refused(tmp_path: Path) -> None:
-    cr.train("ngram", cr.Corpus.from_text("i love cats\n")).save(tmp_path / "m")
+    cr.train("ngram", cr.Corpus.from_text("i love cats\n"), tokenizer="word").save(tmp_path / "m")
     write_manifest(tmp_path / "m", {**read_manifest(tmp_path / "m"), "kind": "os"})
     with pytest.raises(FolderError, match="its kind 'os' is not one this chainrule knows"):
         kinds.load(tmp_path / "m")
 
 
 def test_a_loaded_model_knows_where_it_comes_from(tmp_path: Path) -> None:
-    lm = cr.train("ngram", cr.Corpus.from_text("i love cats\ni love dogs\n"))
+    lm = cr.train("ngram", cr.Corpus.from_text("i love cats\ni love dogs\n"), tokenizer="word")
     lm.save(tmp_path / "m")
     loaded = kinds.load(tmp_path / "m")
     assert loaded.provenance == lm.provenance
@@ -241,13 +241,29 @@ def test_a_kind_that_needs_torch_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_renamed_kind_is_found_by_its_former_name() -> None:
     with pytest.warns(FutureWarning, match="^the kind 'averaging' is now called 'bagofwords'$"):
-        lm = cr.train("averaging", ["i love cats", "i love dogs"], steps=1, embedding=4, hidden=4, engine="tape")
+        lm = cr.train(
+            "averaging",
+            ["i love cats", "i love dogs"],
+            steps=1,
+            embedding=4,
+            hidden=4,
+            engine="tape",
+            tokenizer="word",
+        )
     assert lm.kind == "bagofwords"
     assert "averaging" not in kinds.kind_names()
 
 
 def test_a_folder_with_the_former_name_of_its_kind_is_loaded_without_a_note(tmp_path: Path) -> None:
-    lm = cr.train("bagofwords", ["i love cats", "i love dogs"], steps=1, embedding=4, hidden=4, engine="tape")
+    lm = cr.train(
+        "bagofwords",
+        ["i love cats", "i love dogs"],
+        steps=1,
+        embedding=4,
+        hidden=4,
+        engine="tape",
+        tokenizer="word",
+    )
     lm.save(tmp_path / "m")
     write_manifest(tmp_path / "m", {**read_manifest(tmp_path / "m"), "kind": "averaging"})
     assert cr.load(tmp_path / "m").kind == "bagofwords"

@@ -17,7 +17,7 @@ TOY = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n")
 
 @pytest.fixture
 def lm() -> cr.LanguageModel:
-    return cr.train("ngram", TOY, order=2, smoothing="laplace")
+    return cr.train("ngram", TOY, order=2, smoothing="laplace", tokenizer="word")
 
 
 def _not_offered(*_: object) -> None:
@@ -118,7 +118,7 @@ def test_ids_of_this_vocabulary_pass() -> None:
 @pytest.mark.parametrize("engine", ["torch", "tape"])
 def test_text_is_no_state(kind: str, engine: str) -> None:
     own: dict[str, object] = {} if kind == "ngram" else {"steps": 1, "engine": engine}
-    lm = cr.train(kind, "i love cats\ni love dogs\n", **own)  # type: ignore[arg-type]
+    lm = cr.train(kind, "i love cats\ni love dogs\n", **own, tokenizer="word")  # type: ignore[arg-type]
     for wrong in (lambda: lm.next_log_probs("i"), lambda: lm.extend("i", lm.tokenizer.encode("love")[None])):  # type: ignore[arg-type]
         with pytest.raises(TypeError, match=r"expected a state of this model, as start.* found str"):
             wrong()

@@ -27,7 +27,7 @@ def test_progress_is_true_false_or_an_object() -> None:
 
 
 CALLS: dict[str, Callable[[cr.LanguageModel, Any], Any]] = {
-    "train": lambda lm, progress: cr.train("ngram", TEXT, order=2, progress=progress),
+    "train": lambda lm, progress: cr.train("ngram", TEXT, order=2, progress=progress, tokenizer="word"),
     "evaluate": lambda lm, progress: cr.evaluate(lm, TEXT, progress=progress),
     "score": lambda lm, progress: cr.score(lm, TEXT, progress=progress),
     "interpolate": lambda lm, progress: cr.ngram.interpolate(lm, lm, TEXT, progress=progress),
@@ -38,7 +38,7 @@ CALLS: dict[str, Callable[[cr.LanguageModel, Any], Any]] = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_bars_are_drawn_when_asked_for(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    lm = cr.train("ngram", TEXT, order=2)
+    lm = cr.train("ngram", TEXT, order=2, tokenizer="word")
     screen = io.StringIO()
     terminal = Console(file=screen, force_terminal=True, width=100)
     monkeypatch.setattr(bars, "Console", lambda **_: terminal)
@@ -66,6 +66,6 @@ def test_a_notebook_has_bars_if_it_has_widgets(widgets: bool, monkeypatch: pytes
 
 def test_silence_does_not_import_rich(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "chainrule.system.progress.bars", None)
-    cr.evaluate(cr.train("ngram", TEXT, order=2), TEXT)
+    cr.evaluate(cr.train("ngram", TEXT, order=2, tokenizer="word"), TEXT)
     with pytest.raises(ImportError):
         as_progress(True)

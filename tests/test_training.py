@@ -40,7 +40,7 @@ def test_text_in_memory_and_in_a_file_are_the_same_corpus(path: Path, tmp_path: 
     sources = {"memory": cr.Corpus.from_text(TEXT), "path": path, "text": TEXT, "list": [path]}
     found = []
     for name, source in sources.items():
-        lm = cr.train("ngram", source, order=2)
+        lm = cr.train("ngram", source, order=2, tokenizer="word")
         lm.save(tmp_path / name)
         sums = checksums(tmp_path / name)
         found.append((lm.provenance["corpus_sha256"], sums["model.safetensors"], sums["tokenizer.json"]))
@@ -57,7 +57,7 @@ def test_the_same_inputs_give_the_same_bytes(path: Path, tmp_path: Path) -> None
 
 
 def test_a_kind_that_tunes_holds_out_a_twentieth(path: Path) -> None:
-    provenance = cr.train("ngram", path, smoothing="jelinek-mercer").provenance
+    provenance = cr.train("ngram", path, smoothing="jelinek-mercer", tokenizer="word").provenance
     assert provenance["corpus_bytes"] == pytest.approx(0.95 * len(TEXT), abs=2 * max(map(len, LINES)))
     assert provenance["corpus_sha256"] != sha256(TEXT)
     assert provenance["held_out_sha256"] not in (None, sha256(TEXT), provenance["corpus_sha256"])
@@ -65,7 +65,7 @@ def test_a_kind_that_tunes_holds_out_a_twentieth(path: Path) -> None:
 
 def test_what_is_held_out_is_not_trained_on() -> None:
     lines = [f"unique{i}\n" for i in range(100)]
-    lm = cr.train("ngram", cr.Corpus.from_text("".join(lines)), smoothing="jelinek-mercer")
+    lm = cr.train("ngram", cr.Corpus.from_text("".join(lines)), smoothing="jelinek-mercer", tokenizer="word")
     known = [line for line in lines if lm.tokenizer.encode(line.strip()).tolist() != [lm.tokenizer.unk]]
     held_out = [line for line in lines if line not in known]
     assert 4 <= len(held_out) <= 6
@@ -75,7 +75,7 @@ def test_what_is_held_out_is_not_trained_on() -> None:
 
 @pytest.mark.parametrize("smoothing", ["mle", "laplace", "modified-kneser-ney"])
 def test_a_kind_that_does_not_tune_trains_on_all(path: Path, smoothing: str) -> None:
-    provenance = cr.train("ngram", path, smoothing=smoothing).provenance
+    provenance = cr.train("ngram", path, smoothing=smoothing, tokenizer="word").provenance
     assert provenance["corpus_sha256"] == sha256(TEXT)
     assert provenance["held_out_sha256"] is None
 
@@ -83,7 +83,7 @@ def test_a_kind_that_does_not_tune_trains_on_all(path: Path, smoothing: str) -> 
 @pytest.mark.parametrize("smoothing", ["mle", "jelinek-mercer"])
 def test_held_out_text_that_is_given_leaves_the_corpus_whole(path: Path, smoothing: str) -> None:
     valid = cr.Corpus.from_text("number 7 is odd\n")
-    provenance = cr.train("ngram", path, valid=valid, smoothing=smoothing).provenance
+    provenance = cr.train("ngram", path, valid=valid, smoothing=smoothing, tokenizer="word").provenance
     assert provenance["corpus_sha256"] == sha256(TEXT)
     assert provenance["held_out_sha256"] == sha256("number 7 is odd\n")
 
@@ -91,7 +91,8 @@ def test_held_out_text_that_is_given_leaves_the_corpus_whole(path: Path, smoothi
 def test_held_out_text_is_what_the_model_is_tuned_on(path: Path) -> None:
     texts = "number 7 is odd\nnumber 8 is even\n", "odd even number is\neven is odd odd\n"
     like, unlike = (
-        cr.train("ngram", path, valid=cr.Corpus.from_text(text), smoothing="jelinek-mercer") for text in texts
+        cr.train("ngram", path, valid=cr.Corpus.from_text(text), smoothing="jelinek-mercer", tokenizer="word")
+        for text in texts
     )
     assert like.perplexity("number 9 is odd") < unlike.perplexity("number 9 is odd")
 
@@ -99,7 +100,11 @@ def test_held_out_text_is_what_the_model_is_tuned_on(path: Path) -> None:
 def test_a_single_document_is_not_split() -> None:
     progress = Listening()
     lm = cr.train(
-        "ngram", cr.Corpus.from_text("i love cats\ni love cats\n"), progress=progress, smoothing="jelinek-mercer"
+        "ngram",
+        cr.Corpus.from_text("i love cats\ni love cats\n"),
+        progress=progress,
+        smoothing="jelinek-mercer",
+        tokenizer="word",
     )
     assert lm.provenance["held_out_sha256"] is None
     assert len(progress.notes) == 1
@@ -107,11 +112,11 @@ def test_a_single_document_is_not_split() -> None:
 
 
 def test_provenance_says_what_is_needed_to_train_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = ["/usr/local/bin/chainrule", "train", "ngram", "my corpus.txt"]
+    command = ["/usr/local/bin/chainrule", "train", "ngram", "--tokenizer", "word", "my corpus.txt"]
     monkeypatch.setattr(sys, "argv", command)
-    lm = cr.train("ngram", path, smoothing="mle", seed=5)
+    lm = cr.train("ngram", path, smoothing="mle", seed=5, tokenizer="word")
     words = shlex.split(lm.provenance["command"])
-    assert words == ["chainrule", "train", "ngram", "my corpus.txt"]
+    assert words == ["chainrule", "train", "ngram", "--tokenizer", "word", "my corpus.txt"]
     assert lm.provenance["corpus_bytes"] == len(TEXT)
     assert lm.provenance["corpus_tokens"] == len(TEXT.split()) + len(LINES)
     assert lm.provenance["seed"] == 5
@@ -132,25 +137,25 @@ def test_settings_are_checked_before_the_text_is_read(tmp_path: Path) -> None:
     broken = tmp_path / "broken.txt"
     broken.write_bytes(b"\xff\n")
     with pytest.raises(SettingsError, match="order"):
-        cr.train("ngram", broken, order="many")
+        cr.train("ngram", broken, order="many", tokenizer="word")
 
 
 def test_an_empty_corpus_is_an_error() -> None:
     with pytest.raises(CorpusError, match="empty"):
-        cr.train("ngram", cr.Corpus.from_text(""))
+        cr.train("ngram", cr.Corpus.from_text(""), tokenizer="word")
 
 
 def test_arguments_that_make_no_sense_are_refused() -> None:
     with pytest.raises(SettingsError, match="line or stream, not 'foo'"):
-        cr.train("ngram", "a text", context="foo")
+        cr.train("ngram", "a text", context="foo", tokenizer="word")
     with pytest.raises(SettingsError, match="line or stream, not 'foo'"):
         cr.compare("a text\nof two lines\nand a third\n" * 9, "never-made", context="foo")
     assert not Path("never-made").exists()
     with pytest.raises(SettingsError, match="vocab_size belongs to the tokenizer"):
-        cr.train("ngram", "a text", vocab_size=1000)
+        cr.train("ngram", "a text", vocab_size=1000, tokenizer="word")
 
 
 def test_a_model_and_a_corpus_say_what_they_are() -> None:
     toy = cr.Corpus.from_text("i love cats\n")
-    assert repr(cr.train("ngram", toy, smoothing="mle")) == "<NgramModel of 6 word tokens, line>"
+    assert repr(cr.train("ngram", toy, smoothing="mle", tokenizer="word")) == "<NgramModel of 6 word tokens, line>"
     assert "i love" not in repr(toy)

@@ -52,7 +52,7 @@ def test_the_wheel_works_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> 
         run, "compare", "builtin:shakespeare", "--ladder", "quick", "--minutes", "0.2", "--out", "l", cwd=tmp_path
     )
     assert (tmp_path / "l" / "report.html").stat().st_size > 50_000
-    command(run, "train", "ngram", "builtin:shakespeare", "--out", "model", cwd=tmp_path)
+    command(run, "train", "ngram", "--tokenizer", "word", "builtin:shakespeare", "--out", "model", cwd=tmp_path)
     assert command(run, "generate", "model", "--prompt", "ROMEO", cwd=tmp_path).startswith("ROMEO")
     assert "word" in command(run, "suggest", "model", "--prompt", "To be or n", cwd=tmp_path)
     assert "bits" in command(run, "evaluate", "model", "l/lstm", "builtin:shakespeare", cwd=tmp_path)

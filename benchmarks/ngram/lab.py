@@ -87,7 +87,10 @@ class Lab:
         """Return our model in one of its forms, and the cost of its training."""
         if form not in self._made:
             folder = self.folder / f"ours-{form}"
-            self._made[form] = folder, train(self.text, folder, [f"memory={self.options.memory}", *OURS[form]])
+            self._made[form] = (
+                folder,
+                train(self.text, folder, [f"memory={self.options.memory}", *OURS[form]], tokenizer="word"),
+            )
         return self._made[form]
 
     def theirs(self, form: str) -> tuple[Path, Ran]:
@@ -115,7 +118,20 @@ def train(text: Path, folder: Path, settings: Sequence[str], environment: dict[s
     every = [f"order={ORDER}", "smoothing=modified-kneser-ney", *settings]
     chosen = [word for setting in every for word in ("--set", setting)]
     return measure(
-        [sys.executable, "-m", "chainrule", "train", "ngram", text, *chosen, "--overwrite", "--out", folder],
+        [
+            sys.executable,
+            "-m",
+            "chainrule",
+            "train",
+            "ngram",
+            "--tokenizer",
+            "word",
+            text,
+            *chosen,
+            "--overwrite",
+            "--out",
+            folder,
+        ],
         environment,
     )
 

@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> None:
                 rows.append(compare_pairs(model, folder, [source for source, _ in pairs[:count]], options.tokens))
             else:
                 settings |= {"kv_heads": 2} if preset == "llama" else {}
-                model = cr.train("transformer", text[:edge], context="stream", **settings)
+                model = cr.train("transformer", text[:edge], context="stream", **settings, tokenizer="word")
                 rows.append(compare_texts(model, folder, some_prompts(text[edge:], count), options.tokens))
             print(*rows[-1], flush=True)
     show(f"At most {options.tokens} greedy tokens for each prompt, in transformers and here", HEADINGS, rows)

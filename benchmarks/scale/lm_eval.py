@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> None:
     try:
         text = options.text.read_text(encoding="utf-8")
         models = {name: cr.load(name) for name in options.model} or {
-            name: cr.train("ngram", options.train, **design) for name, design in _DESIGNS.items()
+            name: cr.train("ngram", options.train, **design, tokenizer="word") for name, design in _DESIGNS.items()
         }
         rows = [(name, *compare(lm, text)) for name, lm in models.items()]
     except (ChainruleError, OSError) as error:

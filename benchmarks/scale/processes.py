@@ -93,7 +93,18 @@ def _started(options: argparse.Namespace, folder: Path, cores: list[int]) -> sub
     fixed = {"layers": 4, "window": 128, "heads": 4, "precision": "float32", "dropout": 0}
     settings = {**given, **fixed, "validate_every": options.steps}
     words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-    train = ["-m", "chainrule", "train", "transformer", options.corpus, "--context", "stream", *words]
+    train = [
+        "-m",
+        "chainrule",
+        "train",
+        "transformer",
+        "--tokenizer",
+        "word",
+        options.corpus,
+        "--context",
+        "stream",
+        *words,
+    ]
     out = ["--tokenizer", "bpe", "--vocab-size", "2000", "--out", str(folder)]
     launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={len(cores)}"]
     command = [sys.executable, *(launch if len(cores) > 1 else []), *train, *out]

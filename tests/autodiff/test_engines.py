@@ -46,7 +46,7 @@ def test_the_settings_of_each_kind_choose_the_engine(kind: str) -> None:
     [("auto", NeuralModel, "torch"), ("torch", NeuralModel, "torch"), ("tape", TapeModel, "tape")],
 )
 def test_the_folder_says_which_engine_it_was(engine: str, expected: type, written: str, tmp_path: Path) -> None:
-    lm = cr.train("gru", TOY, engine=engine, **SMALL)
+    lm = cr.train("gru", TOY, engine=engine, **SMALL, tokenizer="word")
     assert type(lm) is expected
     lm.save(tmp_path / "m")
     assert read_folder(tmp_path / "m").config["engine"] == written
@@ -54,7 +54,7 @@ def test_the_folder_says_which_engine_it_was(engine: str, expected: type, writte
 
 
 def test_a_folder_from_before_there_were_engines_is_loaded(tmp_path: Path) -> None:
-    cr.train("lstm", TOY, engine="tape", **SMALL).save(tmp_path / "m")
+    cr.train("lstm", TOY, engine="tape", **SMALL, tokenizer="word").save(tmp_path / "m")
     content = read_folder(tmp_path / "m")
     config = {key: value for key, value in content.config.items() if key != "engine"}
     write_folder(tmp_path / "old", replace(content, config=config))
@@ -62,7 +62,7 @@ def test_a_folder_from_before_there_were_engines_is_loaded(tmp_path: Path) -> No
 
 
 def test_another_precision_is_torchs(tmp_path: Path) -> None:
-    lm = cr.train("elman", TOY, engine="tape", **SMALL)
+    lm = cr.train("elman", TOY, engine="tape", **SMALL, tokenizer="word")
     assert lm.on("cpu") is lm
     lm.save(tmp_path / "m")
     loaded = cr.load(tmp_path / "m", dtype="bfloat16")
@@ -71,13 +71,13 @@ def test_another_precision_is_torchs(tmp_path: Path) -> None:
 
 
 def test_a_model_on_the_tape_can_be_diagnosed() -> None:
-    diagnosis = cr.diagnose(cr.train("lstm", TOY, engine="tape", **SMALL), "i love cats")
+    diagnosis = cr.diagnose(cr.train("lstm", TOY, engine="tape", **SMALL, tokenizer="word"), "i love cats")
     assert diagnosis.target == "cats"
     assert diagnosis.state_gradients["h"].shape == (1, 3)
 
 
 def test_what_needs_torch_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    lm = cr.train("elman", TOY, engine="tape", **SMALL)
+    lm = cr.train("elman", TOY, engine="tape", **SMALL, tokenizer="word")
     monkeypatch.setattr("chainrule.autodiff.tape_model.has_torch", lambda: False)
     with pytest.raises(MissingExtraError, match="a network on cuda in float32 needs torch"):
         lm.on("cuda")
@@ -115,7 +115,7 @@ command("kinds", "feedforward", "--all")
 
 def test_kinds_choose_the_tape_where_torch_is_not_installed(tmp_path: Path) -> None:
     """Folders of either engine are loaded, and the ladder has a entry for each of these kinds."""
-    cr.train("gru", TOY, engine="torch", **SMALL).save(tmp_path / "torch")
+    cr.train("gru", TOY, engine="torch", **SMALL, tokenizer="word").save(tmp_path / "torch")
     script = f"""
 import chainrule as cr
 from chainrule.errors import MissingExtraError

@@ -201,7 +201,7 @@ def test_a_network_begins_as_torchs_does(design: str) -> None:
 
 
 def test_what_the_tape_does_not_compute_is_refused() -> None:
-    ngram = cr.train("ngram", cr.Corpus.from_text("i love cats\n"))
+    ngram = cr.train("ngram", cr.Corpus.from_text("i love cats\n"), tokenizer="word")
     with pytest.raises(
         ModelError, match="of the kind ngram is not one that the tape computes: feedforward, bagofwords"
     ):

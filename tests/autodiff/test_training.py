@@ -210,7 +210,9 @@ def test_memory_does_not_grow_from_step_to_step() -> None:
 def test_a_kind_learns_its_text(kind: str) -> None:
     dropouts = {"dropout": 0} if kind == "feedforward" else {"input_dropout": 0, "output_dropout": 0}
     small = {"embedding": 8, "hidden": 16, "layers": 1, "batch": 32, "epochs": 10, "learning_rate": 0.04}
-    lm, again = (cr.train(kind, TOY, engine="tape", valid=TOY, **small, **dropouts) for _ in range(2))
+    lm, again = (
+        cr.train(kind, TOY, engine="tape", valid=TOY, **small, **dropouts, tokenizer="word") for _ in range(2)
+    )
     assert isinstance(lm, TapeModel)
     # p(i) = 2/3 and p(cats | i love) = 1/2: at best 3^(1/4) = 1.32
     assert 1.2 < lm.perplexity("i love cats") < 1.6
@@ -248,23 +250,25 @@ def test_word_vectors_are_what_training_begins_with(tmp_path: Path) -> None:
 )
 def test_what_only_torch_offers_is_refused(values: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
-        cr.train("gru", TOY, engine="tape", **values)
+        cr.train("gru", TOY, engine="tape", **values, tokenizer="word")
 
 
 def test_what_is_refused_is_refused_before_the_text_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepare, "encode_parts", lambda *_: pytest.fail("the text was read"))
     with pytest.raises(SettingsError, match="optimiser=muon is not for engine=tape"):
-        cr.train("gru", TOY, engine="tape", optimiser="muon")
+        cr.train("gru", TOY, engine="tape", optimiser="muon", tokenizer="word")
 
 
 def test_a_device_that_may_be_chosen_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "choose_own_device", lambda device: "cuda")
-    assert isinstance(cr.train("feedforward", TOY, engine="tape", device="auto", steps=1), TapeModel)
+    assert isinstance(
+        cr.train("feedforward", TOY, engine="tape", device="auto", steps=1, tokenizer="word"), TapeModel
+    )
 
 
 def test_other_devices_are_torchs() -> None:
     with pytest.raises(SettingsError, match="engine=tape computes on the CPU, not on cuda: engine=torch can"):
-        cr.train("feedforward", TOY, engine="tape", device="cuda")
+        cr.train("feedforward", TOY, engine="tape", device="cuda", tokenizer="word")
 
 
 def test_rows_of_lines_have_no_length_to_vary() -> None:
@@ -344,14 +348,14 @@ def test_every_kind_is_resumed_from_its_run_folder(
     """With all that a kind adds: the weights drawn at the beginning, the last model, its figures."""
     sizes = {"width": 8, "heads": 2, "layers": 1} if kind == "transformer" else {"embedding": 8, "hidden": 8}
     small: dict[str, Any] = {"engine": "tape", **sizes, "batch": 32, "steps": 12, "validate_every": 4}
-    whole = cr.train(kind, TOY, valid=TOY, run=tmp_path / "whole", **small)
+    whole = cr.train(kind, TOY, valid=TOY, run=tmp_path / "whole", **small, tokenizer="word")
     with monkeypatch.context() as patched:
         stopping(patched, 6)
         with pytest.raises(Interrupted):
-            cr.train(kind, TOY, valid=TOY, run=tmp_path / "run", **small)
+            cr.train(kind, TOY, valid=TOY, run=tmp_path / "run", **small, tokenizer="word")
     with pytest.raises(SettingsError, match="holds a training that can be resumed"):
-        cr.train(kind, TOY, valid=TOY, run=tmp_path / "run", **small)
-    resumed = cr.train(kind, TOY, valid=TOY, run=tmp_path / "run", resume=True, **small)
+        cr.train(kind, TOY, valid=TOY, run=tmp_path / "run", **small, tokenizer="word")
+    resumed = cr.train(kind, TOY, valid=TOY, run=tmp_path / "run", resume=True, **small, tokenizer="word")
     assert isinstance(resumed, TapeModel)
     for name, tensor in whole.tensors().items():
         np.testing.assert_array_equal(resumed.tensors()[name], tensor, err_msg=name)
@@ -371,12 +375,14 @@ def test_a_run_of_the_other_engine_is_not_resumed(
     with monkeypatch.context() as patched:
         stopping(patched, 6)
         with pytest.raises(Interrupted):
-            cr.train("gru", TOY, run=tmp_path, engine=first, **small)
+            cr.train("gru", TOY, run=tmp_path, engine=first, **small, tokenizer="word")
     said = f"not the training that the checkpoint is of .*settings engine: {first} then, {then} now"
     with pytest.raises(TrainingError, match=said):
-        cr.train("gru", TOY, run=tmp_path, resume=True, engine=then, **small)
+        cr.train("gru", TOY, run=tmp_path, resume=True, engine=then, **small, tokenizer="word")
     expected = {"tape": TapeModel, "torch": NeuralModel}[first]
-    assert isinstance(cr.train("gru", TOY, run=tmp_path, resume=True, engine=first, **small), expected)
+    assert isinstance(
+        cr.train("gru", TOY, run=tmp_path, resume=True, engine=first, **small, tokenizer="word"), expected
+    )
 
 
 def test_a_run_from_before_the_tape_kept_checkpoints_was_torchs(
@@ -389,10 +395,13 @@ def test_a_run_from_before_the_tape_kept_checkpoints_was_torchs(
         identity = loop.identity
         patched.setattr(loop, "identity", lambda *given: _without_engine(identity(*given)))
         with pytest.raises(Interrupted):
-            cr.train("gru", TOY, run=tmp_path, engine="torch", **small)
+            cr.train("gru", TOY, run=tmp_path, engine="torch", **small, tokenizer="word")
     with pytest.raises(TrainingError, match="settings engine: torch then, tape now"):
-        cr.train("gru", TOY, run=tmp_path, resume=True, engine="tape", **small)
-    assert cr.train("gru", TOY, run=tmp_path, resume=True, engine="torch", **small).metrics["steps"] == 12
+        cr.train("gru", TOY, run=tmp_path, resume=True, engine="tape", **small, tokenizer="word")
+    assert (
+        cr.train("gru", TOY, run=tmp_path, resume=True, engine="torch", **small, tokenizer="word").metrics["steps"]
+        == 12
+    )
 
 
 def _without_engine(identity: dict[str, Any]) -> dict[str, Any]:
@@ -401,7 +410,17 @@ def _without_engine(identity: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_run_folder_holds_measurements_and_the_last_model(tmp_path: Path) -> None:
-    cr.train("elman", TOY, valid=TOY, engine="tape", run=tmp_path / "run", steps=6, validate_every=3, batch=32)
+    cr.train(
+        "elman",
+        TOY,
+        valid=TOY,
+        engine="tape",
+        run=tmp_path / "run",
+        steps=6,
+        validate_every=3,
+        batch=32,
+        tokenizer="word",
+    )
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
         "checkpoints",
         "last",

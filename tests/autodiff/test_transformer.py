@@ -139,14 +139,14 @@ def test_tables_of_positions_are_torchs() -> None:
 def test_settings_left_open_are_chosen_for_the_tape() -> None:
     """Muon and averaged weights, which are chosen for torch, are not chosen; they are refused if they are set."""
     text = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n" * 5)
-    lm = cr.train("transformer", text, valid=text, epochs=40, layers=1, width=8, engine="tape")
+    lm = cr.train("transformer", text, valid=text, epochs=40, layers=1, width=8, engine="tape", tokenizer="word")
     assert isinstance(lm, TapeModel)
     assert (lm.settings.optimiser, lm.settings.average) == ("adamw", "none")
     assert lm.settings.dropout > 0
     assert lm.perplexity("i love cats") < lm.tokenizer.vocab_size
     for name, value in (("optimiser", "muon"), ("average", "ema")):
         with pytest.raises(SettingsError, match=f"{name}={value} is not for engine=tape"):
-            cr.train("transformer", text, engine="tape", **{name: value})
+            cr.train("transformer", text, engine="tape", **{name: value}, tokenizer="word")
 
 
 def test_word_vectors_fill_the_table(tmp_path: Path) -> None:
@@ -154,12 +154,12 @@ def test_word_vectors_fill_the_table(tmp_path: Path) -> None:
     text = cr.Corpus.from_text("i love cats\n" * 5)
     small: dict[str, Any] = {"layers": 1, "heads": 2, "steps": 1, "learning_rate": 1e-9, "engine": "tape"}
     vectors = str(tmp_path / "vectors.txt")
-    lm = cr.train("transformer", text, width=4, scaled_embedding=True, vectors=vectors, **small)
+    lm = cr.train("transformer", text, width=4, scaled_embedding=True, vectors=vectors, **small, tokenizer="word")
     (love,) = lm.tokenizer.encode("love")
     # multiplied by sqrt(4) at the lookup
     np.testing.assert_allclose(2 * lm.tensors()["embedding"][love], [1, 2, 3, 4], atol=1e-5)
     with pytest.raises(ChainruleError, match="width"):
-        cr.train("transformer", text, width=8, vectors=vectors, **small)
+        cr.train("transformer", text, width=8, vectors=vectors, **small, tokenizer="word")
 
 
 def test_more_tokens_than_the_window_holds_are_refused() -> None:

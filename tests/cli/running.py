@@ -54,7 +54,7 @@ def strict_json(text: str) -> Any:
 def trained_folders(kinds: Mapping[str, Mapping[str, Any]], corpus: Path, folder: Path) -> dict[str, Path]:
     """A model folder for each kind, hardly trained, with these settings."""
     for kind, settings in kinds.items():
-        cr.train(kind, corpus, steps=2, **settings).save(folder / kind)
+        cr.train(kind, corpus, steps=2, **settings, tokenizer="word").save(folder / kind)
     return {kind: folder / kind for kind in kinds}
 
 

@@ -41,7 +41,7 @@ def arpa(tmp_path: Path) -> Path:
 def animals(run: Run, corpus: Path, tmp_path: Path) -> Path:
     """A trained trigram model."""
     settings = ["--set", "order=3", "--set", "smoothing=witten-bell"]
-    assert run("train", "ngram", corpus, "--out", tmp_path / "animals", *settings).code == 0
+    assert run("train", "ngram", "--tokenizer", "word", corpus, "--out", tmp_path / "animals", *settings).code == 0
     return tmp_path / "animals"
 
 

@@ -177,7 +177,7 @@ def test_what_cannot_be_explained(fails: Fails, model: Path, networks: dict[str,
 
 
 def test_the_contexts_of_an_ngram_model_are_printed(run: Run, corpus: Path, tmp_path: Path) -> None:
-    cr.train("ngram", corpus, order=3).save(tmp_path / "trigram")
+    cr.train("ngram", corpus, order=3, tokenizer="word").save(tmp_path / "trigram")
     ran = run("explain", tmp_path / "trigram", "we love zebras cats")
     assert (ran.code, ran.err) == (0, "note: 1 of 4 tokens are unknown to the model\n")
     p = probability(tmp_path / "trigram", "we love zebras cats")
@@ -194,7 +194,7 @@ def test_the_contexts_of_an_ngram_model_are_printed(run: Run, corpus: Path, tmp_
 
 
 def test_the_contexts_of_an_anygram_model_are_printed(run: Run, corpus: Path, tmp_path: Path) -> None:
-    cr.train("anygram", corpus).save(tmp_path / "any")
+    cr.train("anygram", corpus, tokenizer="word").save(tmp_path / "any")
     ran = run("explain", tmp_path / "any", "we love cats")
     assert (ran.code, ran.err) == (0, "")
     assert "every word alike" in ran.out and "<s> we love" in ran.out
@@ -204,7 +204,7 @@ def test_the_contexts_of_an_anygram_model_are_printed(run: Run, corpus: Path, tm
 
 
 def test_the_models_of_a_mixture_are_printed(run: Run, corpus: Path, tmp_path: Path) -> None:
-    parts = [cr.train("ngram", corpus, order=order) for order in (1, 3)]
+    parts = [cr.train("ngram", corpus, order=order, tokenizer="word") for order in (1, 3)]
     cr.mix(parts, corpus, by="length").save(tmp_path / "mixed")
     ran = run("explain", tmp_path / "mixed", "we love cats")
     assert (ran.code, ran.err) == (0, "")
@@ -216,7 +216,7 @@ def test_the_models_of_a_mixture_are_printed(run: Run, corpus: Path, tmp_path: P
 
 
 def test_scores_are_not_called_probabilities(run: Run, corpus: Path, tmp_path: Path) -> None:
-    cr.train("ngram", corpus, order=3, smoothing="stupid-backoff").save(tmp_path / "stupid")
+    cr.train("ngram", corpus, order=3, smoothing="stupid-backoff", tokenizer="word").save(tmp_path / "stupid")
     ran = run("explain", tmp_path / "stupid", "we love zebras cats")
     assert "S(cats | … love <unk>) = " in ran.out
     assert "S = 0.4 · 0.4 · " in ran.out

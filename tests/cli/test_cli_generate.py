@@ -148,7 +148,9 @@ def test_a_cpu_that_is_slow_in_bfloat16_is_noted(
     run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = tmp_path / "network"
-    cr.train("feedforward", cr.Corpus.from_text(TOY), steps=1, embedding=4, hidden=4).save(network)
+    cr.train("feedforward", cr.Corpus.from_text(TOY), steps=1, embedding=4, hidden=4, tokenizer="word").save(
+        network
+    )
     for is_fast, folder, said in ((False, network, True), (True, network, False), (False, model, False)):
         monkeypatch.setattr(devices, "has_fast_bfloat16", lambda is_fast=is_fast: is_fast)
         ran = run("generate", folder, "--dtype", "bfloat16")

@@ -15,7 +15,7 @@ from .running import Fails, Run
 def animals(run: Run, corpus: Path, tmp_path: Path) -> Path:
     """A trained trigram model."""
     settings = ["--set", "order=3", "--set", "smoothing=witten-bell"]
-    assert run("train", "ngram", corpus, "--out", tmp_path / "animals", *settings).code == 0
+    assert run("train", "ngram", "--tokenizer", "word", corpus, "--out", tmp_path / "animals", *settings).code == 0
     return tmp_path / "animals"
 
 
@@ -24,7 +24,10 @@ def bag(run: Run, corpus: Path, held_out: Path, animals: Path, tmp_path: Path) -
     """A small network over the same vocabulary."""
     settings = ["--set", "steps=30", "--set", "embedding=8", "--set", "hidden=8", "--set", "engine=tape"]
     tokenizer = ["--tokenizer", animals, "--held-out", held_out]
-    assert run("train", "gru", corpus, "--out", tmp_path / "gru", *tokenizer, *settings).code == 0
+    assert (
+        run("train", "gru", "--tokenizer", "word", corpus, "--out", tmp_path / "gru", *tokenizer, *settings).code
+        == 0
+    )
     return tmp_path / "gru"
 
 
@@ -87,7 +90,12 @@ def test_what_cannot_be_mixed_is_refused(
     run: Run, fails: Fails, animals: Path, toy: Path, bpe_model: Path, held_out: Path, tmp_path: Path
 ) -> None:
     stream, out = tmp_path / "stream", ["--out", tmp_path / "m"]
-    assert run("train", "ngram", toy, "--context", "stream", "--set", "order=2", "--out", stream).code == 0
+    assert (
+        run(
+            "train", "ngram", "--tokenizer", "word", toy, "--context", "stream", "--set", "order=2", "--out", stream
+        ).code
+        == 0
+    )
     assert "choose one of --held-out and --weight" in fails("mix", animals, animals, *out)
     both = ["--weight", "0.5", "--held-out", held_out]
     assert "choose one of --held-out and --weight" in fails("mix", animals, animals, *out, *both)
@@ -115,7 +123,7 @@ def test_a_merged_model_is_better_than_either(
 ) -> None:
     other, out = tmp_path / "other", tmp_path / "both"
     settings = ["--set", "smoothing=laplace", "--set", "order=2"]
-    assert run("train", "ngram", toy, "--out", other, *settings).code == 0
+    assert run("train", "ngram", "--tokenizer", "word", toy, "--out", other, *settings).code == 0
     report = run("mix", animals, other, "--merge", "--held-out", held_out, "--out", out, "--json").json
     assert report["folder"] == str(out)
     assert 0 < report["weights"][0] < 1

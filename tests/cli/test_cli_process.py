@@ -78,7 +78,9 @@ def test_the_version_is_that_of_the_library(run_alone: Run) -> None:
 
 def test_away_from_a_terminal_there_are_no_bars(run_alone: Run, big: Path, tmp_path: Path) -> None:
     assert big.stat().st_size > 1_000_000
-    ran = run_alone("train", "ngram", big, "--set", "smoothing=witten-bell", "--out", tmp_path / "m")
+    ran = run_alone(
+        "train", "ngram", "--tokenizer", "word", big, "--set", "smoothing=witten-bell", "--out", tmp_path / "m"
+    )
     assert (ran.code, ran.err) == (0, "")
     assert "\x1b" not in ran.out
     assert ran.out.count("\n") == 1
@@ -87,7 +89,18 @@ def test_away_from_a_terminal_there_are_no_bars(run_alone: Run, big: Path, tmp_p
 def test_on_a_terminal_there_are_bars(big: Path, tmp_path: Path) -> None:
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "chainrule", "train", "ngram", str(big), "--out", str(tmp_path / "m")]
+    command = [
+        sys.executable,
+        "-m",
+        "chainrule",
+        "train",
+        "ngram",
+        "--tokenizer",
+        "word",
+        str(big),
+        "--out",
+        str(tmp_path / "m"),
+    ]
     environment = os.environ | {"TERM": "xterm"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment) as process:
         os.close(theirs)
@@ -192,14 +205,30 @@ def test_nothing_stays_in_the_temporary_folder(
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    assert run_alone("train", "ngram", "-", "--out", tmp_path / "m", stdin=corpus.read_bytes()).code == 0
+    assert (
+        run_alone(
+            "train", "ngram", "--tokenizer", "word", "-", "--out", tmp_path / "m", stdin=corpus.read_bytes()
+        ).code
+        == 0
+    )
     assert run_alone("evaluate", tmp_path / "m", "-", stdin=b"").code == 2
     assert list(temporary.iterdir()) == []
 
 
 def test_a_run_that_is_ended_from_outside_leaves_nothing_behind(tmp_path: Path) -> None:
     """The text of standard input is kept in a temporary file, which goes even on SIGTERM."""
-    command = [sys.executable, "-m", "chainrule", "train", "ngram", "-", "--out", str(tmp_path / "m")]
+    command = [
+        sys.executable,
+        "-m",
+        "chainrule",
+        "train",
+        "ngram",
+        "--tokenizer",
+        "word",
+        "-",
+        "--out",
+        str(tmp_path / "m"),
+    ]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(command, stdin=subprocess.PIPE, env=environment) as process:
         assert process.stdin is not None
@@ -240,7 +269,18 @@ def test_what_comes_through_a_pipe_is_called_standard_input(tmp_path: Path) -> N
         (b"caf\xe9\n", ": line 1, byte 4"),
         (b"", " is empty"),
     ):
-        command = [sys.executable, "-m", "chainrule", "train", "ngram", "-", "--out", str(tmp_path / "m")]
+        command = [
+            sys.executable,
+            "-m",
+            "chainrule",
+            "train",
+            "ngram",
+            "--tokenizer",
+            "word",
+            "-",
+            "--out",
+            str(tmp_path / "m"),
+        ]
         done = subprocess.run(command, input=content, capture_output=True, check=False)
         assert done.returncode == 2
         assert done.stderr.decode().startswith(f"chainrule: error: standard input{message}")

@@ -79,7 +79,7 @@ def test_a_text_of_several_words_is_the_text_itself(tagger: Path, run: Run, fail
 def test_misuse_names_the_verb(tagger: Path, tmp_path: Path, run: Run, fails: Fails) -> None:
     corpus = tmp_path / "some.txt"
     corpus.write_text("i love cats\n")
-    run("train", "ngram", corpus, "--out", tmp_path / "lm")
+    run("train", "ngram", "--tokenizer", "word", corpus, "--out", tmp_path / "lm")
     assert "a model of the kind tagger tags words: use chainrule tag" in fails("generate", tagger)
     assert "a model of the kind tagger tags words: use chainrule tag" in fails("score", tagger, corpus)
     assert "use chainrule tag" in fails("inspect", tagger, "--prompt", "the")

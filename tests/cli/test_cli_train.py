@@ -29,7 +29,9 @@ def sha256(path: Path) -> str:
 
 
 def test_a_model_folder_is_written_and_reported(run: Run, corpus: Path, tmp_path: Path) -> None:
-    ran = run("train", "ngram", corpus, "--set", "smoothing=witten-bell", "--out", tmp_path / "m")
+    ran = run(
+        "train", "ngram", "--tokenizer", "word", corpus, "--set", "smoothing=witten-bell", "--out", tmp_path / "m"
+    )
     assert (ran.code, ran.err) == (0, "")
     assert str(tmp_path / "m") in ran.out
     assert {path.name for path in (tmp_path / "m").iterdir()} == {
@@ -44,7 +46,9 @@ def test_a_model_folder_is_written_and_reported(run: Run, corpus: Path, tmp_path
 
 def test_json_says_what_was_made(run: Run, corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "m"
-    report = run("train", "ngram", corpus, "--set", "smoothing=mle", "--out", out, "--json").json
+    report = run(
+        "train", "ngram", "--tokenizer", "word", corpus, "--set", "smoothing=mle", "--out", out, "--json"
+    ).json
     assert report["folder"] == str(out)
     words = corpus.read_text(encoding="utf-8")
     assert report["tokens"] == len(words.split()) + words.count("\n")
@@ -85,7 +89,9 @@ def test_a_folder_stands_for_the_tokenizer_in_it(
 def test_the_vocabulary_can_be_bounded(run: Run, tmp_path: Path, option: list[str], known: set[str]) -> None:
     text = tmp_path / "text.txt"
     text.write_text("i i i i love love love cats cats mice dogs the\n", encoding="utf-8")
-    ran = run("train", "ngram", text, "--set", "smoothing=mle", "--out", tmp_path / "m", *option)
+    ran = run(
+        "train", "ngram", "--tokenizer", "word", text, "--set", "smoothing=mle", "--out", tmp_path / "m", *option
+    )
     assert ran.code == 0, ran.err
     tokenizer = cr.load(tmp_path / "m").tokenizer
     special = {tokenizer.bos, tokenizer.eos, tokenizer.unk}
@@ -93,14 +99,20 @@ def test_the_vocabulary_can_be_bounded(run: Run, tmp_path: Path, option: list[st
 
 
 def test_held_out_text_can_be_named(run: Run, corpus: Path, held_out: Path, tmp_path: Path) -> None:
-    assert run("train", "ngram", corpus, "--held-out", held_out, "--out", tmp_path / "m").code == 0
+    assert (
+        run("train", "ngram", "--tokenizer", "word", corpus, "--held-out", held_out, "--out", tmp_path / "m").code
+        == 0
+    )
     provenance = manifest(tmp_path / "m")["provenance"]
     assert provenance["corpus_sha256"] == sha256(corpus)
     assert provenance["held_out_sha256"] == sha256(held_out)
 
 
 def test_context_can_flow_across_lines(run: Run, corpus: Path, tmp_path: Path) -> None:
-    assert run("train", "ngram", corpus, "--context", "stream", "--out", tmp_path / "m").code == 0
+    assert (
+        run("train", "ngram", "--tokenizer", "word", corpus, "--context", "stream", "--out", tmp_path / "m").code
+        == 0
+    )
     assert manifest(tmp_path / "m")["context"] == "stream"
     written = run("generate", tmp_path / "m", "--max-tokens", "40", "--json").json[0]
     assert written["tokens"] == 40
@@ -109,7 +121,7 @@ def test_context_can_flow_across_lines(run: Run, corpus: Path, tmp_path: Path) -
 
 def test_settings_reach_the_model(run: Run, corpus: Path, tmp_path: Path) -> None:
     settings = ["--set", "order=2", "--set", "smoothing=add-k", "--set", "k=0.25"]
-    assert run("train", "ngram", corpus, *settings, "--out", tmp_path / "m").code == 0
+    assert run("train", "ngram", "--tokenizer", "word", corpus, *settings, "--out", tmp_path / "m").code == 0
     config = manifest(tmp_path / "m")["config"]
     assert (config["order"], config["smoothing"], config["k"]) == (2, "add-k", 0.25)
 
@@ -118,7 +130,12 @@ def test_the_seed_decides_what_is_held_out(run: Run, corpus: Path, tmp_path: Pat
     tuned = ("--set", "smoothing=jelinek-mercer")
 
     def held_out(seed: int, name: str) -> str:
-        assert run("train", "ngram", corpus, *tuned, "--seed", seed, "--out", tmp_path / name).code == 0
+        assert (
+            run(
+                "train", "ngram", "--tokenizer", "word", corpus, *tuned, "--seed", seed, "--out", tmp_path / name
+            ).code
+            == 0
+        )
         provenance = manifest(tmp_path / name)["provenance"]
         assert provenance["seed"] == seed
         fingerprint: str = provenance["held_out_sha256"]
@@ -131,15 +148,18 @@ def test_the_seed_decides_what_is_held_out(run: Run, corpus: Path, tmp_path: Pat
 
 def test_overwrite_replaces_a_model(run: Run, corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "m"
-    assert run("train", "ngram", corpus, "--set", "order=2", "--out", out).code == 0
-    assert run("train", "ngram", corpus, "--set", "order=1", "--out", out, "--overwrite").code == 0
+    assert run("train", "ngram", "--tokenizer", "word", corpus, "--set", "order=2", "--out", out).code == 0
+    assert (
+        run("train", "ngram", "--tokenizer", "word", corpus, "--set", "order=1", "--out", out, "--overwrite").code
+        == 0
+    )
     assert manifest(out)["config"]["order"] == 1
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
 def test_an_empty_folder_may_become_the_model(run: Run, corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
-    assert run("train", "ngram", corpus, "--out", tmp_path / "m").code == 0
+    assert run("train", "ngram", "--tokenizer", "word", corpus, "--out", tmp_path / "m").code == 0
     assert cr.load(tmp_path / "m").tokenizer.vocab_size > 3
 
 
@@ -147,7 +167,12 @@ def test_several_files_and_patterns_are_one_corpus(run: Run, tmp_path: Path) -> 
     for name, line in (("a.txt", "i love cats\n"), ("b.txt", "i love dogs\n"), ("c.text", "cats chase mice\n")):
         (tmp_path / name).write_text(line, encoding="utf-8")
     options = ["--set", "smoothing=mle", "--json", "--out", tmp_path / "m"]
-    assert run("train", "ngram", tmp_path / "*.txt", tmp_path / "c.text", *options).json["tokens"] == 12
+    assert (
+        run("train", "ngram", "--tokenizer", "word", tmp_path / "*.txt", tmp_path / "c.text", *options).json[
+            "tokens"
+        ]
+        == 12
+    )
 
 
 @pytest.mark.parametrize("smoothing", ["jelinek-mercer", "mle"])
@@ -155,7 +180,7 @@ def test_replaced_bytes_are_counted_whatever_the_smoothing(run: Run, tmp_path: P
     text = tmp_path / "text.txt"
     text.write_bytes(b"i love \xff cats\ni love dogs\ncats \xfe mice\n")
     options = ["--encoding-errors", "replace", "--set", f"smoothing={smoothing}", "--out", tmp_path / "m"]
-    ran = run("train", "ngram", text, *options)
+    ran = run("train", "ngram", "--tokenizer", "word", text, *options)
     assert ran.code == 0
     assert ran.err.count("\n") == 1
     assert ran.err.endswith("replaced by U+FFFD: 2\n")
@@ -165,13 +190,15 @@ def test_replaced_bytes_are_counted_whatever_the_smoothing(run: Run, tmp_path: P
 def test_a_text_with_nothing_to_hold_out_is_noted(run: Run, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("one line\n", encoding="utf-8")
-    ran = run("train", "ngram", text, "--set", "smoothing=jelinek-mercer", "--out", tmp_path / "m")
+    ran = run(
+        "train", "ngram", "--tokenizer", "word", text, "--set", "smoothing=jelinek-mercer", "--out", tmp_path / "m"
+    )
     assert ran.code == 0
     assert "held-out" in ran.err
 
 
 def test_discounts_that_a_text_is_too_small_for_are_noted(run: Run, toy: Path, tmp_path: Path) -> None:
-    ran = run("train", "ngram", toy, "--set", "order=2", "--out", tmp_path / "m")
+    ran = run("train", "ngram", "--tokenizer", "word", toy, "--set", "order=2", "--out", tmp_path / "m")
     assert ran.code == 0
     assert ran.err == (
         "note: bigram, modified-kneser-ney: the counts of 1- and 2-grams give no valid discount; "
@@ -182,7 +209,7 @@ def test_discounts_that_a_text_is_too_small_for_are_noted(run: Run, toy: Path, t
 def test_a_folder_name_is_printed_as_it_is(run: Run, corpus: Path, tmp_path: Path) -> None:
     """Square brackets mean something to the library that prints."""
     out = tmp_path / "[bold]m"
-    ran = run("train", "ngram", corpus, "--out", out)
+    ran = run("train", "ngram", "--tokenizer", "word", corpus, "--out", out)
     assert ran.code == 0, ran.err
     assert str(out) in ran.out
 
@@ -191,7 +218,7 @@ def test_standard_input_is_a_corpus_and_a_text(
     run_alone: Run, corpus: Path, held_out: Path, tmp_path: Path
 ) -> None:
     options = ["--set", "smoothing=witten-bell", "--out", tmp_path / "m"]
-    trained = run_alone("train", "ngram", "-", *options, stdin=corpus.read_bytes())
+    trained = run_alone("train", "ngram", "--tokenizer", "word", "-", *options, stdin=corpus.read_bytes())
     assert (trained.code, trained.err) == (0, "")
     piped = run_alone("evaluate", tmp_path / "m", "-", "--json", stdin=held_out.read_bytes())
     named = run_alone("evaluate", tmp_path / "m", held_out, "--json")
@@ -221,8 +248,11 @@ def test_the_tape_keeps_a_run(
 ) -> None:
     """In the default folder, or in one that is asked for; stopped by Ctrl-C, it goes on to the same model."""
     monkeypatch.chdir(tmp_path)
-    words, folder = ["train", "feedforward", corpus, *TAPE, *option], Path(option[1] if option else "m.run")
-    assert run("train", "feedforward", corpus, *TAPE, "--out", "whole").code == 0
+    words, folder = (
+        ["train", "feedforward", "--tokenizer", "word", corpus, *TAPE, *option],
+        Path(option[1] if option else "m.run"),
+    )
+    assert run("train", "feedforward", "--tokenizer", "word", corpus, *TAPE, "--out", "whole").code == 0
     assert sorted(path.name for path in Path("whole.run").iterdir()) == ["last", "metrics.jsonl", "run.json"]
     with monkeypatch.context() as patched:
         stopping(patched, 3)
@@ -245,7 +275,7 @@ def test_the_tape_keeps_a_run(
 def test_a_run_of_the_other_engine_is_not_resumed(
     run: Run, fails: Fails, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, then: str
 ) -> None:
-    words = ["train", "feedforward", corpus, *TAPE, "--out", tmp_path / "m"]
+    words = ["train", "feedforward", "--tokenizer", "word", corpus, *TAPE, "--out", tmp_path / "m"]
     with monkeypatch.context() as patched:
         stopping(patched, 3)
         assert run(*words, "--set", f"engine={first}").code == 130
@@ -255,7 +285,7 @@ def test_a_run_of_the_other_engine_is_not_resumed(
 
 
 def test_where_there_is_no_checkpoint_training_begins_anew(run: Run, corpus: Path, tmp_path: Path) -> None:
-    ran = run("train", "feedforward", corpus, *TAPE, "--out", tmp_path / "m", "--resume")
+    ran = run("train", "feedforward", "--tokenizer", "word", corpus, *TAPE, "--out", tmp_path / "m", "--resume")
     assert ran.code == 0
     assert f"note: {tmp_path / 'm'}.run: there is no checkpoint: training begins anew" in ran.err
 
@@ -264,7 +294,7 @@ SMALL = ["--set", "steps=4", "--set", "hidden=4", "--set", "embedding=4"]
 
 
 def test_what_was_learned_is_said(run: Run, corpus: Path, held_out: Path, tmp_path: Path) -> None:
-    words = ["train", "feedforward", corpus, "--held-out", held_out, *SMALL]
+    words = ["train", "feedforward", "--tokenizer", "word", corpus, "--held-out", held_out, *SMALL]
     said = run(*words, "--out", tmp_path / "m")
     nats = cr.load(tmp_path / "m").metrics["validation_nats"]
     assert " s and 4 steps (" in said.out and f"; perplexity {math.exp(nats):#.4g} on " in said.out
@@ -275,7 +305,7 @@ def test_what_was_learned_is_said(run: Run, corpus: Path, held_out: Path, tmp_pa
 
 
 def test_a_training_that_is_finished_is_not_resumed(run: Run, corpus: Path, tmp_path: Path) -> None:
-    words = ["train", "feedforward", corpus, *SMALL, "--out", tmp_path / "m"]
+    words = ["train", "feedforward", "--tokenizer", "word", corpus, *SMALL, "--out", tmp_path / "m"]
     assert run(*words).code == 0
     again = run(*words, "--resume")
     assert again.code == 2 and "its training has finished, and nothing is left to resume" in again.err
@@ -284,7 +314,7 @@ def test_a_training_that_is_finished_is_not_resumed(run: Run, corpus: Path, tmp_
 def test_where_there_is_no_terminal_training_says_a_line_now_and_then(
     run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["train", "feedforward", corpus, *SMALL, "--set", "validate_every=2"]
+    words = ["train", "feedforward", "--tokenizer", "word", corpus, *SMALL, "--set", "validate_every=2"]
     assert "training" not in run(*words, "--out", tmp_path / "m").err
     monkeypatch.setattr("chainrule.system.progress.bars.LOG_SECONDS", 0.0)
     said = run(*words, "--out", tmp_path / "n").err.splitlines()
@@ -297,13 +327,26 @@ def test_a_folder_that_cannot_be_written_to_is_refused_at_once(
     fails: Fails, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: False)  # the superuser may write anywhere
-    said = fails("train", "ngram", tmp_path / "not looked at", "--out", tmp_path / "m")
+    said = fails("train", "ngram", "--tokenizer", "word", tmp_path / "not looked at", "--out", tmp_path / "m")
     assert f"nothing can be written into {tmp_path}; choose another --out" in said
 
 
 def test_a_wrong_device_costs_no_checkpoints(run: Run, fails: Fails, corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "m"
-    words = ("train", "elman", corpus, "--out", out, "--set", "steps=2", "--set", "hidden=8", "--keep")
+    words = (
+        "train",
+        "elman",
+        "--tokenizer",
+        "word",
+        corpus,
+        "--out",
+        out,
+        "--set",
+        "steps=2",
+        "--set",
+        "hidden=8",
+        "--keep",
+    )
     assert run(*words).code == 0
     kept = sorted((tmp_path / "m.run" / "checkpoints").iterdir())
     assert kept
@@ -323,9 +366,19 @@ def test_a_first_line_longer_than_the_sample_can_be_quantised(run: Run, tmp_path
 
 def test_what_was_trained_is_told_in_words_that_fit(run: Run, corpus: Path, tmp_path: Path) -> None:
     """One token and several, held out or not."""
-    ran = run("train", "anygram", corpus, "--out", tmp_path / "tuned")
+    ran = run("train", "anygram", "--tokenizer", "word", corpus, "--out", tmp_path / "tuned")
     assert re.search(r" s before training\), tuned on [\d,]+ held out; vocabulary ", ran.out), ran.out
     (tmp_path / "one.txt").write_text("\n", encoding="utf-8")
-    ran = run("train", "feedforward", tmp_path / "one.txt", "--set", "steps=1", "--out", tmp_path / "one")
+    ran = run(
+        "train",
+        "feedforward",
+        "--tokenizer",
+        "word",
+        tmp_path / "one.txt",
+        "--set",
+        "steps=1",
+        "--out",
+        tmp_path / "one",
+    )
     assert "trained on 1 token (1 epoch) in " in ran.out
     assert " and 1 step (" in ran.out

@@ -67,7 +67,7 @@ def test_the_tokenizer_is_that_of_the_kind(run: Run, files: Files, tmp_path: Pat
     lm = cr.load(tmp_path / "m")
     assert (lm.tokenizer.name, lm.source_tokenizer.name) == ("bpe", "char")  # type: ignore[attr-defined]
     assert "has no sources" in fails(
-        "train", "ngram", files.source, "--source-tokenizer", "char", "--out", tmp_path / "n"
+        "train", "ngram", "--tokenizer", "word", files.source, "--source-tokenizer", "char", "--out", tmp_path / "n"
     )
 
 
@@ -140,7 +140,7 @@ def test_the_right_verb_is_named(fails: Fails, files: Files, corpus: Path, tmp_p
         ["diagnose", files.model, "--prompt", "a"],
     ):
         assert use in fails(*words)
-    cr.train("ngram", ["a b"]).save(tmp_path / "ngram")
+    cr.train("ngram", ["a b"], tokenizer="word").save(tmp_path / "ngram")
     assert f"a model of the kind ngram predicts text: use chainrule generate {tmp_path / 'ngram'}" in fails(
         "translate", tmp_path / "ngram", corpus
     )

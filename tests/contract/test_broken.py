@@ -29,7 +29,7 @@ TOY = "i love cats\ni love dogs\ncats chase mice\n"
 
 
 def counted(**settings: Any) -> LanguageModel:
-    return cr.train("ngram", cr.Corpus.from_text(TOY), order=3, **settings)
+    return cr.train("ngram", cr.Corpus.from_text(TOY), order=3, **settings, tokenizer="word")
 
 
 class Delegate(LanguageModel):

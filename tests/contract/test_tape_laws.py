@@ -39,7 +39,7 @@ def made(design: str) -> TapeModel:
     """Return a network whose random weights are so large that its probabilities differ."""
     kind, settings = DESIGNS[design]
     small = SMALL_TRANSFORMER if kind == "transformer" else SMALL
-    lm = cr.train(kind, TEXT, context="stream", engine="tape", steps=1, **{**small, **settings})
+    lm = cr.train(kind, TEXT, context="stream", engine="tape", steps=1, **{**small, **settings}, tokenizer="word")
     assert isinstance(lm, TapeModel)
     rng = np.random.default_rng(1)
     for parameter in lm.network.parameters.values():

@@ -42,7 +42,7 @@ class Drawn(LanguageModel):
 
     def __init__(self, seed: int, values: list[float]) -> None:
         self.seed, self.values = seed, values
-        self.tokenizer, self.context = cr.train("ngram", "a b", order=1).tokenizer, "line"
+        self.tokenizer, self.context = cr.train("ngram", "a b", order=1, tokenizer="word").tokenizer, "line"
 
     def start(self, batch_size: int) -> Read:
         return Read([(row,) for row in range(batch_size)])

@@ -24,12 +24,14 @@ TOY = "i love cats\ni love dogs\ncats chase mice\n"
 
 @pytest.fixture(scope="module")
 def toy() -> cr.LanguageModel:
-    return cr.train("ngram", cr.Corpus.from_text(TOY), order=3, smoothing="mle")
+    return cr.train("ngram", cr.Corpus.from_text(TOY), order=3, smoothing="mle", tokenizer="word")
 
 
 @pytest.fixture(scope="module")
 def stream() -> cr.LanguageModel:
-    return cr.train("ngram", cr.Corpus.from_text(TOY * 3), order=3, smoothing="mle", context="stream")
+    return cr.train(
+        "ngram", cr.Corpus.from_text(TOY * 3), order=3, smoothing="mle", context="stream", tokenizer="word"
+    )
 
 
 def test_a_line_ends_by_itself(toy: cr.LanguageModel) -> None:
@@ -121,14 +123,14 @@ def test_wrong_numbers_are_refused(toy: cr.LanguageModel) -> None:
 
 
 def test_copies_of_a_prompt_get_texts_of_their_own() -> None:
-    lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=2)
+    lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=2, tokenizer="word")
     texts = {g.text for g in cr.generate_many(lm, ["The"], n=10, max_tokens=20, seed=1)}
     assert len(texts) == 10
 
 
 def test_prompts_that_encode_alike_are_not_copies_of_each_other() -> None:
     """Two unknown words have the same token but are different prompts: each gets the text that it gets alone."""
-    lm = cr.train("ngram", cr.Corpus.from_text(TOY), order=2, smoothing="laplace")
+    lm = cr.train("ngram", cr.Corpus.from_text(TOY), order=2, smoothing="laplace", tokenizer="word")
     prompts = ["zebras", "lions", "zebras"]
     assert len({tuple(prompt_ids(lm, prompt)) for prompt in prompts}) == 1
     for seed in range(5):
@@ -147,7 +149,7 @@ def test_prompts_that_encode_alike_are_not_copies_of_each_other() -> None:
 
 
 def test_a_beam_batch_is_its_prompts_one_by_one() -> None:
-    lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=3)
+    lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=3, tokenizer="word")
     prompts = ["The", "If the", "a function"]
     together = cr.generate_many(lm, prompts, cr.Beam(4), n=3, max_tokens=8)
     alone = [g for prompt in prompts for g in cr.generate_many(lm, [prompt], cr.Beam(4), n=3, max_tokens=8)]
@@ -158,7 +160,7 @@ def test_a_beam_batch_is_its_prompts_one_by_one() -> None:
 
 
 def test_a_wider_beam_finds_no_worse_a_text() -> None:
-    lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=3)
+    lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=3, tokenizer="word")
     scores = [
         beam_search(lm, lm.start(1), cr.Beam(width, 0.0), max_tokens=6, end=lm.tokenizer.eos)[0][0].log_prob
         for width in (1, 64)
@@ -183,7 +185,7 @@ def test_wrong_types_of_arguments_are_refused(toy: cr.LanguageModel) -> None:
 
 @pytest.mark.parametrize("at_once", [1, 3, 16, 100])
 def test_the_interval_of_host_checks_changes_no_text(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=2)
+    lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=2, tokenizer="word")
     prompts = [lm.tokenizer.encode(text).tolist() for text in ("The", "", "If the value", "a")]
     strategy = cr.RepetitionPenalty(1.2) | cr.TopK(40)
     wanted = sample_after(lm, prompts, strategy, max_tokens=30, seed=3, end=lm.tokenizer.eos)
@@ -270,7 +272,7 @@ def test_a_strategy_that_reads_earlier_tokens_undeclared_is_named() -> None:
 @pytest.mark.parametrize("smoothing", ["modified-kneser-ney", "laplace"])
 def test_a_beam_of_one_that_ends_as_usual_is_greedy(smoothing: str) -> None:
     """With "best", </s> ends a hypothesis only if it is the most likely token; with "any", at every step."""
-    lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=3, smoothing=smoothing)
+    lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=3, smoothing=smoothing, tokenizer="word")
     prompts = ["The", "If the value", "a function", "This is", "x", "See also", ""]
     greedy = cr.generate_many(lm, prompts, cr.Greedy(), max_tokens=20)
     usual = cr.generate_many(lm, prompts, cr.Beam(1, ending="best"), max_tokens=20)

@@ -24,7 +24,7 @@ TEXT = "i love cats\n\ni love dogs\ncats chase mice\nzebras love\n"
 @pytest.fixture(params=["line", "stream"])
 def lm(request: pytest.FixtureRequest) -> cr.LanguageModel:
     toy = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n")
-    return cr.train("ngram", toy, order=3, smoothing="laplace", context=request.param)
+    return cr.train("ngram", toy, order=3, smoothing="laplace", context=request.param, tokenizer="word")
 
 
 def test_the_figures_agree_with_each_other_and_with_the_text(lm: cr.LanguageModel) -> None:
@@ -57,7 +57,7 @@ def test_lines_scored_one_by_one_sum_to_the_whole(lm: cr.LanguageModel, monkeypa
 
 def test_the_impossible_is_counted_and_infinite() -> None:
     toy = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n")
-    lm = cr.train("ngram", toy, order=3, smoothing="mle")
+    lm = cr.train("ngram", toy, order=3, smoothing="mle", tokenizer="word")
     m = evaluate(lm, cr.Corpus.from_text("i love mice\n"))
     assert (m.perplexity, m.nats, m.bits_per_byte, m.impossible) == (math.inf, math.inf, math.inf, 1)
     (line,) = score_lines(lm, cr.Corpus.from_text("i love mice\n"))
@@ -98,7 +98,7 @@ def test_the_bar_moves_as_often_as_the_model_says(
 ) -> None:
     """After many tokens of a model that scores sequences in bulk, after fewer of another."""
     small = {"order": 2} if kind == "ngram" else {"engine": "tape", "steps": 1, "hidden": 4, "embedding": 4}
-    lm = cr.train(kind, cr.Corpus.from_text("i love cats\n" * 3), context=context, **small)
+    lm = cr.train(kind, cr.Corpus.from_text("i love cats\n" * 3), context=context, **small, tokenizer="word")
     monkeypatch.setattr(contract, size, 20)
     progress, advances = Listening(), list[float]()
     monkeypatch.setattr(progress, "advance", advances.append)

@@ -21,7 +21,7 @@ TEXTS = ["i love cats\ni love dogs", "cats chase mice", "zebras love zebras\n\ni
 @pytest.fixture(params=["line", "stream"])
 def lm(request: pytest.FixtureRequest) -> cr.LanguageModel:
     toy = Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n")
-    return cr.train("ngram", toy, order=3, smoothing="laplace", context=request.param)
+    return cr.train("ngram", toy, order=3, smoothing="laplace", context=request.param, tokenizer="word")
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_the_most_surprising_are_those_that_sorting_gives(
 
 
 def test_what_is_impossible_comes_first(tmp_path: Path) -> None:
-    lm = cr.train("ngram", Corpus.from_text("i love cats\n"), order=2, smoothing="mle")
+    lm = cr.train("ngram", Corpus.from_text("i love cats\n"), order=2, smoothing="mle", tokenizer="word")
     path = tmp_path / "a.txt"
     path.write_text("i love cats\ncats love\ni love i\n", encoding="utf-8")
     assert [(r.id, r.bits) for r in most_surprising(lm, path, 2)] == [(2, math.inf), (3, math.inf)]

@@ -24,7 +24,7 @@ def small(kind: str, context: Any) -> cr.LanguageModel:
     more: dict[str, Any] = (
         {"order": 3, "smoothing": "laplace"} if kind == "ngram" else {"engine": "tape", "steps": 1, "hidden": 4}
     )
-    return cr.train(kind, TOY, valid=TOY, context=context, **more)
+    return cr.train(kind, TOY, valid=TOY, context=context, **more, tokenizer="word")
 
 
 @pytest.fixture(params=[("ngram", "line"), ("ngram", "stream"), ("elman", "line"), ("elman", "stream")])
@@ -109,7 +109,9 @@ CHARACTERS = [
 
 
 def test_the_impossible_is_infinite() -> None:
-    scores = cr.score(cr.train("ngram", TOY, order=2, smoothing="mle"), ["i love mice", "i love cats"])
+    scores = cr.score(
+        cr.train("ngram", TOY, order=2, smoothing="mle", tokenizer="word"), ["i love mice", "i love cats"]
+    )
     assert scores.log_prob[0] == -math.inf and scores.perplexity[0] == math.inf
     expected = math.log(2 / 3 * 1 / 2 * 1 / 2)  # cats ends a line once, and once it chases
     assert math.isclose(scores.log_prob[1], expected, rel_tol=1e-6)

@@ -113,7 +113,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=["tape", "torch"])
 def lm(request: pytest.FixtureRequest, corpus: Path) -> LanguageModel:
-    return cr.train("gru", corpus, steps=2, embedding=4, hidden=4, layers=1, engine=request.param)
+    return cr.train("gru", corpus, steps=2, embedding=4, hidden=4, layers=1, engine=request.param, tokenizer="word")
 
 
 def test_the_explanation_agrees_with_the_model(lm: LanguageModel) -> None:
@@ -186,7 +186,7 @@ def test_a_network_of_a_plug_in_is_explained_as_it_computes(corpus: Path) -> Non
     class Plugin(TapeHiddenLayers):
         begin, read = TapeFeedforward.begin, TapeFeedforward.read  # type: ignore[assignment]
 
-    lm = cr.train("feedforward", corpus, steps=2, order=3, embedding=4, hidden=4, engine="tape")
+    lm = cr.train("feedforward", corpus, steps=2, order=3, embedding=4, hidden=4, engine="tape", tokenizer="word")
     expected = explain(lm, "i love cats")
     lm.kind = "another"
     assert isinstance(lm, TapeModel)
@@ -201,7 +201,7 @@ def test_a_network_of_a_plug_in_is_explained_as_it_computes(corpus: Path) -> Non
 def test_a_transformer_is_explained_in_its_window(corpus: Path, engine: str, preset: str) -> None:
     """The window of four has slid by two, twice: "chase" is read in that of the tokens 4 to 7."""
     sizes = {"width": 8, "heads": 2, "layers": 2, "window": 4}
-    lm = cr.train("transformer", corpus, steps=2, preset=preset, engine=engine, **sizes)
+    lm = cr.train("transformer", corpus, steps=2, preset=preset, engine=engine, **sizes, tokenizer="word")
     text, progress = "i love cats i love cats chase mice", Listening()
     found = explain(lm, text, last=1, progress=progress)
     ids = lm.tokenizer.encode(text)[None]
@@ -221,7 +221,9 @@ def test_a_transformer_is_explained_in_its_window(corpus: Path, engine: str, pre
 
 
 def test_a_long_text_is_cut_in_titles(corpus: Path) -> None:
-    lm = cr.train("transformer", corpus, steps=1, width=8, heads=2, layers=1, window=64, engine="tape")
+    lm = cr.train(
+        "transformer", corpus, steps=1, width=8, heads=2, layers=1, window=64, engine="tape", tokenizer="word"
+    )
     found = explain(lm, "i love cats " * 10)
     assert found.shown == 30
     assert found.title.startswith("L = -ln p(cats | … cats i love cats i love cats i love cats i love) = ")
@@ -232,7 +234,7 @@ def test_a_long_text_is_cut_in_titles(corpus: Path) -> None:
 @pytest.mark.parametrize("last", [2, 50])
 def test_a_bag_of_words_is_explained_in_its_window(corpus: Path, engine: str, last: int) -> None:
     """The window of four has slid by two, twice: "chase" is read in that of the tokens 4 to 7."""
-    lm = cr.train("bagofwords", corpus, steps=2, embedding=4, hidden=4, window=4, engine=engine)
+    lm = cr.train("bagofwords", corpus, steps=2, embedding=4, hidden=4, window=4, engine=engine, tokenizer="word")
     text, progress = "i love cats i love cats chase mice", Listening()
     found = explain(lm, text, last=last, progress=progress)
     ids = lm.tokenizer.encode(text)[None]
@@ -246,7 +248,16 @@ def test_a_bag_of_words_is_explained_in_its_window(corpus: Path, engine: str, la
 
 
 def test_a_stream_is_explained_from_where_it_begins() -> None:
-    lm = cr.train("gru", cr.Corpus.from_text(TEXT), context="stream", engine="tape", steps=2, hidden=4, embedding=3)
+    lm = cr.train(
+        "gru",
+        cr.Corpus.from_text(TEXT),
+        context="stream",
+        engine="tape",
+        steps=2,
+        hidden=4,
+        embedding=3,
+        tokenizer="word",
+    )
     found = explain(lm, "cats", next_word="chase", last=5)
     assert found.tokens == ("</s>", "cats")
     state = lm.extend(lm.start(1), np.asarray([lm.tokenizer.encode("cats")]))

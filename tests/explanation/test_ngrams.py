@@ -34,7 +34,7 @@ PROMPTS = [
 
 def made(text: str = "", **settings: object) -> LanguageModel:
     corpus = cr.Corpus.from_text(text) if text else CORPUS
-    return cr.train("ngram", corpus, valid=HELD_OUT, **settings)  # type: ignore[arg-type]
+    return cr.train("ngram", corpus, valid=HELD_OUT, **settings, tokenizer="word")  # type: ignore[arg-type]
 
 
 def models() -> dict[str, dict[str, object]]:
@@ -53,7 +53,7 @@ def model(name: str) -> LanguageModel:
         return cr.load_arpa(ARPA / name)
     if name in ("anygram", "anygram, stream"):
         context = "stream" if "stream" in name else "line"
-        return cr.train("anygram", CORPUS, valid=HELD_OUT, context=context)  # type: ignore[arg-type]
+        return cr.train("anygram", CORPUS, valid=HELD_OUT, context=context, tokenizer="word")  # type: ignore[arg-type]
     return made(**models()[name], context="stream" if name == "five" else "line")
 
 

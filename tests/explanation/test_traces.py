@@ -43,7 +43,7 @@ def made(design: str) -> TapeModel:
     """A network of random weights, large enough to say something."""
     kind, settings = DESIGNS[design]
     small = SMALL_TRANSFORMER if kind == "transformer" else SMALL
-    lm = cr.train(kind, CORPUS, engine="tape", steps=1, **{**small, **settings})
+    lm = cr.train(kind, CORPUS, engine="tape", steps=1, **{**small, **settings}, tokenizer="word")
     assert isinstance(lm, TapeModel)
     rng = np.random.default_rng(1)
     for parameter in lm.network.parameters.values():

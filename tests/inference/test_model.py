@@ -39,7 +39,16 @@ TEXT = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n" * 5)
 
 def small(**settings: object) -> NeuralModel:
     lm = cr.train(
-        "transformer", TEXT, context="stream", steps=3, layers=2, width=16, heads=2, window=64, **settings
+        "transformer",
+        TEXT,
+        context="stream",
+        steps=3,
+        layers=2,
+        width=16,
+        heads=2,
+        window=64,
+        **settings,
+        tokenizer="word",
     )
     assert isinstance(lm, NeuralModel)
     with torch.no_grad():
@@ -52,7 +61,17 @@ def small(**settings: object) -> NeuralModel:
 def test_a_stream_begins_as_after_a_line(engine: str) -> None:
     """<s> stands before every line, but only once before a stream: too little to learn from."""
     for context, read in (("line", "bos"), ("stream", "eos")):
-        lm = cr.train("gru", TEXT, context=context, engine=engine, steps=1, hidden=8, embedding=4, tied=False)
+        lm = cr.train(
+            "gru",
+            TEXT,
+            context=context,
+            engine=engine,
+            steps=1,
+            hidden=8,
+            embedding=4,
+            tied=False,
+            tokenizer="word",
+        )
         matter = []
         for special in ("bos", "eos"):
             before = to_numpy(lm.next_log_probs(lm.start(1)))
@@ -273,7 +292,9 @@ def test_a_window_slides_by_some_of_it(slide: float) -> None:
 def test_vectors_are_where_training_begins(kind: str, sizes: dict[str, Any], tmp_path: Path) -> None:
     vectors, progress = tmp_path / "vectors.txt", Listening()
     vectors.write_text("cats 1 2 3 4\nmice 5 6 7 8\nunheard 0 0 0 0\n")
-    lm = cr.train(kind, TEXT, steps=1, learning_rate=1e-9, vectors=str(vectors), progress=progress, **sizes)
+    lm = cr.train(
+        kind, TEXT, steps=1, learning_rate=1e-9, vectors=str(vectors), progress=progress, **sizes, tokenizer="word"
+    )
     assert isinstance(lm, NeuralModel)
     assert any("2 of " in note and "vectors.txt" in note for note in progress.notes), progress.notes
     table = lm.network.table()
@@ -303,7 +324,16 @@ def test_eight_bits_take_sides_of_sixteen() -> None:
 def test_the_last_model_names_its_training_text(tmp_path: Path) -> None:
     far = {"learning_rate": 0.1, "schedule": "constant", "validate_every": 1, "dropout": 0.0, "tied": False}
     lm = cr.train(
-        "feedforward", TEXT, valid=TEXT, steps=20, run=tmp_path, embedding=128, hidden=512, batch=4096, **far
+        "feedforward",
+        TEXT,
+        valid=TEXT,
+        steps=20,
+        run=tmp_path,
+        embedding=128,
+        hidden=512,
+        batch=4096,
+        **far,
+        tokenizer="word",
     )
     last = cr.load(tmp_path / "last")
     assert last.provenance["corpus_sha256"] == lm.provenance["corpus_sha256"]
@@ -315,13 +345,15 @@ def test_the_last_model_names_its_training_text(tmp_path: Path) -> None:
     for one in (lm, last):
         assert cr.evaluate(one, TEXT).nats == pytest.approx(one.metrics["validation_nats"], abs=1e-4)
     # averaged weights are what is measured, and the last ones are no average
-    cr.train("feedforward", TEXT, valid=TEXT, steps=20, run=tmp_path / "ema", average="ema", **far)
+    cr.train(
+        "feedforward", TEXT, valid=TEXT, steps=20, run=tmp_path / "ema", average="ema", **far, tokenizer="word"
+    )
     assert cr.load(tmp_path / "ema" / "last").metrics["validation_nats"] is None
 
 
 @pytest.mark.parametrize("kind", ["bagofwords", "transformer"])
 def test_a_window_may_drop_all_it_has(kind: str) -> None:
-    lm = cr.train(kind, TEXT, steps=1, window=4, slide=1.0, context="stream")
+    lm = cr.train(kind, TEXT, steps=1, window=4, slide=1.0, context="stream", tokenizer="word")
     ids = np.asarray([[3, 4, 5, 6, 3, 4, 5, 6, 3]])
     single = [lm.next_log_probs(lm.extend(lm.start(1), ids[:, :n]))[0, ids[0, n]] for n in range(9)]
     np.testing.assert_allclose(lm.score(ids)[0], single, atol=1e-5)

@@ -178,7 +178,7 @@ def test_an_arpa_file_of_another_vocabulary(run: Run, refused: Callable[..., str
     (tmp_path / "other.arpa").write_text(ARPA)
     other, own, text = tmp_path / "other", tmp_path / "own", tmp_path / "text.txt"
     assert run("import", tmp_path / "other.arpa", "--out", other).code == 0
-    cr.train("ngram", "green ideas sleep\nideas sleep\n", order=2).save(own)
+    cr.train("ngram", "green ideas sleep\nideas sleep\n", order=2, tokenizer="word").save(own)
     text.write_text("green ideas sleep\n")
     for options in (["--held-out", text], ["--weight", "0.5"]):
         said = refused("mix", own, other, *options)

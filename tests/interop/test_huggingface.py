@@ -237,7 +237,7 @@ def test_what_cannot_be_expressed(bpe: Tokenizer, tmp_path: Path, design: dict[s
 
 def test_other_kinds_and_places(bpe: Tokenizer, folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="not a model of the kind ngram"):
-        huggingface.export(cr.train("ngram", "a b\na c\n", order=2), tmp_path / "hf")
+        huggingface.export(cr.train("ngram", "a b\na c\n", order=2, tokenizer="word"), tmp_path / "hf")
     with pytest.raises(ChainruleError, match="exists; choose another one, or overwrite it"):
         huggingface.export(small(bpe, preset="llama"), folder)
     huggingface.export(small(bpe, preset="gpt2"), folder, overwrite=True)

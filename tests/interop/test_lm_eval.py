@@ -272,7 +272,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ChainruleError, match="no such"):
         ChainruleLM(str(tmp_path / "absent"))
     with pytest.raises(SettingsError, match="batch_size should be"):
-        ChainruleLM(cr.train("ngram", TEXTS, order=2), batch_size="many")
+        ChainruleLM(cr.train("ngram", TEXTS, order=2, tokenizer="word"), batch_size="many")
 
 
 def test_the_harness_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:

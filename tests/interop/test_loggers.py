@@ -22,7 +22,7 @@ SMALL = {"hidden": 8, "embedding": 8, "steps": 6, "validate_every": 3, "batch": 
 
 
 def trained(run: Path | None, **settings: Any) -> cr.LanguageModel:
-    return cr.train("elman", TEXT, run=run, **{**SMALL, **settings})
+    return cr.train("elman", TEXT, run=run, **{**SMALL, **settings}, tokenizer="word")
 
 
 def validations(run: Path) -> dict[int, float]:
@@ -78,7 +78,7 @@ def test_a_logger_that_fails_does_not_end_a_run(tmp_path: Path, monkeypatch: pyt
 
     module, progress = Lost("wandb"), Listening()
     monkeypatch.setitem(sys.modules, "wandb", module)
-    lm = cr.train("elman", TEXT, run=tmp_path / "run", progress=progress, logger="wandb", **SMALL)
+    lm = cr.train("elman", TEXT, run=tmp_path / "run", progress=progress, logger="wandb", **SMALL, tokenizer="word")
     assert lm.metrics["steps"] == 6 and list(validations(tmp_path / "run")) == [3, 6]
     assert progress.notes.count("the logger gets no more figures: the connection was lost") == 1
 
@@ -100,7 +100,7 @@ def test_loggers_are_extras(name: str, tmp_path: Path, monkeypatch: pytest.Monke
     text = tmp_path / "text.txt"
     text.write_bytes(b"\xff")
     with pytest.raises(MissingExtraError, match=rf"logger={name} needs {name}.*chainrule\[loggers\]"):
-        cr.train("elman", text, logger=name, **SMALL)
+        cr.train("elman", text, logger=name, **SMALL, tokenizer="word")
 
 
 def test_values_of_the_setting() -> None:

@@ -55,7 +55,9 @@ def test_a_file_a_pattern_and_a_folder() -> None:
     assert text_of(every) == "i love cats\ncats chase mice\ndogs chase cats\ni love dogs\n"
     assert every.name == "memory:///books/a.txt and 3 more"
     assert text_of(every) == text_of(every)  # a corpus is read several times
-    assert cr.train("ngram", opened("memory://books/a.txt"), order=2).perplexity("i love cats") < 4
+    assert (
+        cr.train("ngram", opened("memory://books/a.txt"), order=2, tokenizer="word").perplexity("i love cats") < 4
+    )
 
 
 @pytest.mark.usefixtures("store")
@@ -115,7 +117,7 @@ def test_an_address_is_not_a_path_or_a_text() -> None:
     ):
         cr.Corpus.open(Path("s3://b/a.txt"))
     with pytest.raises(CorpusError, match=r"is text here; write Corpus.open\('hf://owner/name'\)"):
-        cr.train("ngram", "hf://owner/name", order=2)
+        cr.train("ngram", "hf://owner/name", order=2, tokenizer="word")
 
 
 def test_a_server(tmp_path: Path) -> None:
@@ -202,7 +204,7 @@ def test_fields_of_datasets(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert text_of(corpus) == "Cats\n5\nDogs\n4\n"
     pairs = cr.Pairs.open("hf://./saved", fields=["meta.title", "stars"])
     assert list(pairs) == [("Cats", "5"), ("Dogs", "4")]
-    scored = cr.score(cr.train("ngram", corpus, order=2), corpus)
+    scored = cr.score(cr.train("ngram", corpus, order=2, tokenizer="word"), corpus)
     assert len(scored) == 4
 
 
@@ -247,7 +249,18 @@ def test_datasets_are_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_command_line(hub: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from chainrule.cli.main import main
 
-    words = ["train", "ngram", f"hf://{hub}/parquet", "--field", "text", "--set", "order=2", "--out"]
+    words = [
+        "train",
+        "ngram",
+        "--tokenizer",
+        "word",
+        f"hf://{hub}/parquet",
+        "--field",
+        "text",
+        "--set",
+        "order=2",
+        "--out",
+    ]
     with pytest.raises(SystemExit) as ended:
         main([*words, str(tmp_path / "model")])
     assert not ended.value.code, capsys.readouterr().err

@@ -81,7 +81,7 @@ def test_weights_of_another_shape_are_damage(tmp_path: Path) -> None:
 
 def test_what_cannot_be_mixed_is_refused() -> None:
     one, text = ngram(2), VALID
-    other = cr.train("ngram", TEXT + "birds see cats\n", order=2, smoothing="laplace")
+    other = cr.train("ngram", TEXT + "birds see cats\n", order=2, smoothing="laplace", tokenizer="word")
     with pytest.raises(ModelError, match=r"1 that only number 2 has, such as 'birds'.*--merge"):
         cr.mix([one, other], text)
     with pytest.raises(ModelError, match="the first has 8 word tokens, number 2 has 16 char tokens"):

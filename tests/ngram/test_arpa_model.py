@@ -173,7 +173,7 @@ def test_an_imported_model_is_a_model_like_any_other(tmp_path: Path) -> None:
 def test_imported_is_no_way_to_train() -> None:
     for smoothing in ("imported", "mixed"):
         with pytest.raises(SettingsError, match=f"smoothing={smoothing} marks .* it cannot be trained"):
-            cr.train("ngram", cr.Corpus.from_text(TOY), smoothing=smoothing)
+            cr.train("ngram", cr.Corpus.from_text(TOY), smoothing=smoothing, tokenizer="word")
 
 
 # -- to a file --------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def test_what_is_written_is_read_again(text: str, tmp_path: Path) -> None:
     ids=lambda settings: "-".join(map(str, settings.values())),
 )
 def test_models_trained_here_keep_every_score(settings: dict[str, object], tmp_path: Path) -> None:
-    lm = cr.train("ngram", cr.Corpus.from_text(TOY), **{"order": 3, **settings})
+    lm = cr.train("ngram", cr.Corpus.from_text(TOY), **{"order": 3, **settings}, tokenizer="word")
     cr.save_arpa(lm, tmp_path / "m.arpa")
     copy = cr.load_arpa(tmp_path / "m.arpa", context=lm.context)
     text = "i love mice\ncats chase zebras\n\nmice\n"
@@ -210,7 +210,7 @@ def test_models_trained_here_keep_every_score(settings: dict[str, object], tmp_p
 
 def test_a_file_for_the_eye(tmp_path: Path) -> None:
     """p(a) = 1 after <s>, then </s>: maximum likelihood of one line; unigrams a and </s> are half and half."""
-    lm = cr.train("ngram", cr.Corpus.from_text("a\n"), order=2, smoothing="mle")
+    lm = cr.train("ngram", cr.Corpus.from_text("a\n"), order=2, smoothing="mle", tokenizer="word")
     cr.save_arpa(lm, tmp_path / "m.arpa")
     assert (tmp_path / "m.arpa").read_text().splitlines() == [
         "\\data\\", "ngram 1=4", "ngram 2=2", "",
@@ -222,7 +222,9 @@ def test_a_file_for_the_eye(tmp_path: Path) -> None:
 
 def test_a_text_with_the_word_unk_of_its_own(tmp_path: Path) -> None:
     """As in WikiText: a reader of the file uses that word for the words it does not know."""
-    lm = cr.train("ngram", cr.Corpus.from_text("a <unk> b\n<unk> b\n"), order=2, smoothing="witten-bell")
+    lm = cr.train(
+        "ngram", cr.Corpus.from_text("a <unk> b\n<unk> b\n"), order=2, smoothing="witten-bell", tokenizer="word"
+    )
     progress = Listening()
     cr.save_arpa(lm, tmp_path / "m.arpa", progress=progress)
     assert len(progress.notes) == 1
@@ -241,7 +243,7 @@ def test_two_kinds_of_unknown_words_are_refused(tmp_path: Path) -> None:
 
 
 def test_words_that_look_like_ends_are_refused(tmp_path: Path) -> None:
-    lm = cr.train("ngram", cr.Corpus.from_text("a </s> b\n"), order=2)
+    lm = cr.train("ngram", cr.Corpus.from_text("a </s> b\n"), order=2, tokenizer="word")
     with pytest.raises(ArpaError, match="two that are b'</s>'"):
         cr.save_arpa(lm, tmp_path / "m.arpa")
 
@@ -254,7 +256,7 @@ def test_tokens_that_are_no_words_are_refused(tokenizer: str, tmp_path: Path) ->
 
 
 def test_models_without_a_bound_are_refused(tmp_path: Path) -> None:
-    lm = cr.train("ngram", cr.Corpus.from_text(TOY), smoothing="infinite")
+    lm = cr.train("ngram", cr.Corpus.from_text(TOY), smoothing="infinite", tokenizer="word")
     with pytest.raises(ModelError, match="bounded order"):
         cr.save_arpa(lm, tmp_path / "m.arpa")
 
@@ -268,7 +270,7 @@ def test_models_without_a_bound_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_reader_cannot_know_is_said(options: dict[str, object], words: str, tmp_path: Path) -> None:
-    lm = cr.train("ngram", cr.Corpus.from_text(TOY), order=2, **options)
+    lm = cr.train("ngram", cr.Corpus.from_text(TOY), order=2, **options, tokenizer="word")
     progress = Listening()
     cr.save_arpa(lm, tmp_path / "m.arpa", progress=progress)
     assert [words in note for note in progress.notes] == [True]
@@ -321,5 +323,7 @@ def test_backoffs_above_one_are_scored_as_kenlm_scores_them(tmp_path: Path) -> N
 def test_a_backoff_above_one_alone_makes_no_scores(tmp_path: Path) -> None:
     """Katz's backoffs exceed one where the words seen after a context are common elsewhere: sums stay one."""
     (tmp_path / "text").write_text("a b\na c\na b\nb a\nc a\na a b\n" * 3)
-    cr.save_arpa(cr.train("ngram", tmp_path / "text", order=2, smoothing="katz"), tmp_path / "k.arpa")
+    cr.save_arpa(
+        cr.train("ngram", tmp_path / "text", order=2, smoothing="katz", tokenizer="word"), tmp_path / "k.arpa"
+    )
     assert cr.load_arpa(tmp_path / "k.arpa").normalised

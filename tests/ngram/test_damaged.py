@@ -23,7 +23,9 @@ TEXT = "i love cats\ni love dogs\ncats chase mice\nmice love mice\n"
 
 
 def saved(folder: Path, **settings: Any) -> Path:
-    cr.train("ngram", cr.Corpus.from_text(TEXT), order=3, smoothing="witten-bell", **settings).save(folder)
+    cr.train(
+        "ngram", cr.Corpus.from_text(TEXT), order=3, smoothing="witten-bell", **settings, tokenizer="word"
+    ).save(folder)
     return folder
 
 

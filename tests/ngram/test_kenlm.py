@@ -58,7 +58,7 @@ def test_every_ngram_has_the_probability_and_backoff_of_lmplz(
         monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)
     text = "".join((DATA / "text.txt").read_text(encoding="utf-8").splitlines(keepends=True)[:lines])
     assert text.endswith("\n")
-    lm = cr.train("ngram", cr.Corpus.from_text(text), smoothing="modified-kneser-ney", **settings)
+    lm = cr.train("ngram", cr.Corpus.from_text(text), smoothing="modified-kneser-ney", **settings, tokenizer="word")
     assert isinstance(lm, NgramModel)
     ours, theirs = entries_of(lm), read_arpa(DATA / f"{golden}.arpa")
     assert ours.keys() == theirs.keys()
@@ -71,7 +71,7 @@ def test_every_ngram_has_the_probability_and_backoff_of_lmplz(
 def test_the_mass_of_an_unknown_word_is_explicit() -> None:
     """p(<unk>) after a word that never occurred is the mass that the unigrams leave, divided by V, as in lmplz."""
     text = "".join((DATA / "text.txt").read_text(encoding="utf-8").splitlines(keepends=True)[:40])
-    lm = cr.train("ngram", cr.Corpus.from_text(text), order=5)
+    lm = cr.train("ngram", cr.Corpus.from_text(text), order=5, tokenizer="word")
     assert isinstance(lm, NgramModel)
     after_nothing = np.exp(lm.next_log_probs(lm.extend(lm.start(1), np.asarray([[lm.tokenizer.unk]])))[0])
     expected = 10 ** read_arpa(DATA / "fivegram.arpa")[("<unk>",)][0]

@@ -87,7 +87,7 @@ def test_the_model_searches_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chainrule.decode.beam.ask", noted)
     check(model(), cr.Beam(3), prompts(model()), None)
     assert len(calls) == 1 and calls[0] is not None
-    lm = cr.train("ngram", "a b\n", order=2)
+    lm = cr.train("ngram", "a b\n", order=2, tokenizer="word")
     assert isinstance(lm, NgramModel)
     monkeypatch.setattr(lm, "_patience", Patience(0.0))
     check(lm, cr.Beam(3), [[]], None)

@@ -62,14 +62,14 @@ def test_a_device_estimates_the_model_that_the_cpu_estimates(settings: dict[str,
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("context", ["line", pytest.param("stream", marks=pytest.mark.slow)])
 def test_a_model_on_a_device_keeps_the_laws(law: str, context: cr.lm.Context) -> None:
-    lm = cr.train("ngram", cr.Corpus.from_text(TOY), order=3, context=context).on(DEVICE)
+    lm = cr.train("ngram", cr.Corpus.from_text(TOY), order=3, context=context, tokenizer="word").on(DEVICE)
     assert lm.device == DEVICE
     assert isinstance(lm.next_log_probs(lm.start(1)), torch.Tensor)
     LAWS[law](lm)
 
 
 def test_a_model_loaded_onto_a_device_computes_there(tmp_path: Path) -> None:
-    cr.train("ngram", cr.Corpus.from_text(TOY), order=3).save(tmp_path / "m")
+    cr.train("ngram", cr.Corpus.from_text(TOY), order=3, tokenizer="word").save(tmp_path / "m")
     lm = cr.load(tmp_path / "m", device=DEVICE)
     assert isinstance(lm.score(np.asarray([[3, 4]])), torch.Tensor)
     here = cr.load(tmp_path / "m")
@@ -78,6 +78,6 @@ def test_a_model_loaded_onto_a_device_computes_there(tmp_path: Path) -> None:
 
 
 def test_a_kind_that_stays_on_the_cpu_says_so(tmp_path: Path) -> None:
-    cr.train("anygram", cr.Corpus.from_text(TOY)).save(tmp_path / "m")
+    cr.train("anygram", cr.Corpus.from_text(TOY), tokenizer="word").save(tmp_path / "m")
     with pytest.raises(cr.ChainruleError, match=f"anygram computes on the CPU only, not on {DEVICE}"):
         cr.load(tmp_path / "m", device=DEVICE)

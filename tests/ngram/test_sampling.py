@@ -234,7 +234,9 @@ def test_every_order(order: int) -> None:
 
 
 def test_a_mixture_and_a_model_that_was_saved(tmp_path: Path) -> None:
-    other = cr.train("ngram", cr.Corpus.from_text("the value of x is the value\nif x in y\n" * 3), order=3)
+    other = cr.train(
+        "ngram", cr.Corpus.from_text("the value of x is the value\nif x in y\n" * 3), order=3, tokenizer="word"
+    )
     check(cr.ngram.interpolate(model(), other, weight=0.6), STRATEGIES["chain"], None)
     model().save(tmp_path / "model")
     check(cr.load(tmp_path / "model"), STRATEGIES["sample"], None)
@@ -307,7 +309,7 @@ def test_stupid_backoff_charges_for_contexts_that_were_never_seen(settings: dict
 
 def test_the_kernels_sample_once_that_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sampler, "is_ready", IS_READY)
-    lm = cr.train("ngram", corpus(), order=3)
+    lm = cr.train("ngram", corpus(), order=3, tokenizer="word")
     assert isinstance(lm, NgramModel)
     choose, uniforms = Choice(cr.TopP(0.9), None), np.random.default_rng(2).random((1, 40))
     assert lm.write(lm.start(1), choose, uniforms[:, :1]) is None, "a kernel takes longer to load than a token"

@@ -23,7 +23,7 @@ def words() -> np.ndarray:
 @pytest.mark.parametrize("settings", [{}, {"index": "hash"}, {"bits": 8}, {"smoothing": "mle"}, {"order": 1}])
 def test_the_kernel_scores_as_the_arrays_do(settings: dict[str, object], words: np.ndarray) -> None:
     text = "\n".join(" ".join(map(str, line)) for line in np.split(words[:20_000], 2_000))
-    lm = cr.train("ngram", cr.Corpus.from_text(text), **{"order": 4, **settings})
+    lm = cr.train("ngram", cr.Corpus.from_text(text), **{"order": 4, **settings}, tokenizer="word")
     assert isinstance(lm, NgramModel)
     ids = (words[20_000:] % lm.tokenizer.vocab_size).astype(np.int64)
     slow = lm.automaton.score_slowly(ids)
@@ -35,7 +35,7 @@ def test_a_long_text_is_scored_by_lines_on_every_core(monkeypatch: pytest.Monkey
     monkeypatch.setattr(base, "_WORTH_A_THREAD", 1 << 12)
     monkeypatch.setattr(base, "cores", lambda: 3)
     text = "\n".join(" ".join(map(str, line)) for line in np.split(words, 3_000))
-    lm = cr.train("ngram", cr.Corpus.from_text(text), order=3)
+    lm = cr.train("ngram", cr.Corpus.from_text(text), order=3, tokenizer="word")
     assert len(base.cut_lines(text.encode())) == 3
     rows = score_rows(lm, lm.sequences(text))
     np.testing.assert_array_equal(-lm.surprisals(text), np.concatenate(rows))
@@ -44,7 +44,7 @@ def test_a_long_text_is_scored_by_lines_on_every_core(monkeypatch: pytest.Monkey
 
 def test_many_short_texts_are_worth_the_kernel_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 8 * 1024)
-    lm = cr.train("ngram", cr.Corpus.from_text("i love cats\n"), order=2)
+    lm = cr.train("ngram", cr.Corpus.from_text("i love cats\n"), order=2, tokenizer="word")
     assert isinstance(lm, NgramModel)
     took: list[str] = []
     monkeypatch.setattr(

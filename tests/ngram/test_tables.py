@@ -18,7 +18,9 @@ TOY = ["i love cats", "i love dogs", "cats chase mice", "i love cats"]
 
 
 def trained(**settings: Any) -> NgramModel:
-    lm = cr.train("ngram", TOY, valid=TOY, **{"order": 3, "smoothing": "mle", "counts": True, **settings})
+    lm = cr.train(
+        "ngram", TOY, valid=TOY, **{"order": 3, "smoothing": "mle", "counts": True, **settings}, tokenizer="word"
+    )
     assert isinstance(lm, NgramModel)
     return lm
 

@@ -25,7 +25,9 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "serving" / "many.py"
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
     """Two workers behind one address."""
-    cr.train("ngram", ["i love cats", "i love dogs", "dogs love cats"], order=2).save(tmp_path / "toy")
+    cr.train("ngram", ["i love cats", "i love dogs", "dogs love cats"], order=2, tokenizer="word").save(
+        tmp_path / "toy"
+    )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -47,12 +47,23 @@ def test_the_folder_is_that_of_one_process(
 ) -> None:
     for executor in ("embedded", "ray"):
         words = [word for one in settings for word in ("--set", one)]
-        done = run("train", "ngram", f"{files}/*.txt", *words, "--executor", executor, "--out", tmp_path / executor)
+        done = run(
+            "train",
+            "ngram",
+            "--tokenizer",
+            "word",
+            f"{files}/*.txt",
+            *words,
+            "--executor",
+            executor,
+            "--out",
+            tmp_path / executor,
+        )
         assert done.code == 0, done.err
     assert contents(tmp_path / "ray") == contents(tmp_path / "embedded")
     one, other = (cr.load(tmp_path / executor) for executor in ("embedded", "ray"))
     if len(settings) > 1:  # something was pruned, so that there is something to compare
-        whole = cr.train("ngram", files, order=3)
+        whole = cr.train("ngram", files, order=3, tokenizer="word")
         assert sum(map(len, one.tensors().values())) < sum(map(len, whole.tensors().values()))
     told = {"command"}
     assert {k: v for k, v in one.provenance.items() if k not in told} == {
@@ -64,7 +75,7 @@ def test_scores_filters_and_ids_are_those_of_one_process(
     run: Run, files: Path, tmp_path: Path, local_ray: None
 ) -> None:
     model = tmp_path / "model"
-    assert run("train", "ngram", files / "0.txt", "--out", model).code == 0
+    assert run("train", "ngram", "--tokenizer", "word", files / "0.txt", "--out", model).code == 0
     ids = [tmp_path / executor for executor in ("embedded.ids", "ray.ids")]
     verbs: list[Callable[[str], list[Any]]] = [
         lambda executor: ["score", model, files / "1.txt"],
@@ -121,9 +132,9 @@ class DyingWorkers(RayExecutor):
 def test_workers_that_die_in_the_middle_change_nothing(
     files: Path, tmp_path: Path, ray_workers: RayExecutor
 ) -> None:
-    expected = cr.train("ngram", files, order=3)
+    expected = cr.train("ngram", files, order=3, tokenizer="word")
     executor = DyingWorkers(ray_workers.folder, ray_workers.workers)  # type: ignore[arg-type]
-    found = cr.train("ngram", files, order=3, workers=executor)
+    found = cr.train("ngram", files, order=3, workers=executor, tokenizer="word")
     assert executor.died == 3
     for name, array in expected.tensors().items():
         assert found.tensors()[name].tobytes() == array.tobytes(), name
@@ -179,7 +190,7 @@ def test_a_dead_cluster_is_refused_at_once(fails: Fails, files: Path, tmp_path: 
 
             _check_answers("127.0.0.1:9")
     out = tmp_path / "model"
-    script = [sys.executable, "-m", "chainrule", "train", "ngram", files, "--out", out]
+    script = [sys.executable, "-m", "chainrule", "train", "ngram", "--tokenizer", "word", files, "--out", out]
     began = time.monotonic()
     done = subprocess.run(
         [*map(str, script), "--executor", "ray", "--address", "127.0.0.1:9"],
@@ -200,7 +211,7 @@ def test_a_dead_cluster_is_refused_by_each_verb(
     ray = pytest.importorskip("ray")
     monkeypatch.setattr(ray, "is_initialized", lambda: False)  # the Ray of other tests is none of this one's
     model, out = tmp_path / "model", tmp_path / "out"
-    cr.train("ngram", files / "0.txt", order=2).save(model)
+    cr.train("ngram", files / "0.txt", order=2, tokenizer="word").save(model)
     for verb in (
         ["score", model, files / "1.txt"],
         ["filter", model, files / "1.txt", "--keep", "0.3", "--out", out],
@@ -212,10 +223,10 @@ def test_a_dead_cluster_is_refused_by_each_verb(
 
 
 def test_options_that_do_not_go_together(fails: Fails, files: Path, tmp_path: Path) -> None:
-    train = ["train", "ngram", files, "--out", tmp_path / "m"]
+    train = ["train", "ngram", "--tokenizer", "word", files, "--out", tmp_path / "m"]
     assert "--address is for --executor ray" in fails(*train, "--address", "auto")
     assert "anygram is not trained by counting" in fails(
-        "train", "anygram", *train[2:], "--engine", "ray"
+        "train", "anygram", "--tokenizer", "word", *train[2:], "--engine", "ray"
     )  # its earlier name
     assert "need no executor" in fails("tokenize", files, "--show", "--executor", "ray")
     with pytest.raises(ClusterError, match="no such folder to work in"), ray_executor(work=tmp_path / "nowhere"):
@@ -288,7 +299,7 @@ def test_a_context_that_flows_is_read_in_sequence(
     from chainrule.contract.kinds import Stored, Workers
     from chainrule.evaluation.records import score_records
 
-    lm = cr.train("ngram", files / "0.txt", order=2, context="stream")
+    lm = cr.train("ngram", files / "0.txt", order=2, context="stream", tokenizer="word")
     with pytest.raises(ChainruleError, match="reads a text in sequence"):
         list(score_records(lm, files / "1.txt", workers=Workers(EMBEDDED, Stored(tmp_path))))
     lm.save(tmp_path / "model")

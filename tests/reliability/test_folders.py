@@ -40,7 +40,7 @@ SMALL: dict[str, dict[str, Any]] = {
 def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("models")
     for kind, settings in SMALL.items():
-        cr.train(kind, cr.Corpus.from_text(TEXT), **settings).save(folder / kind)
+        cr.train(kind, cr.Corpus.from_text(TEXT), **settings, tokenizer="word").save(folder / kind)
     return {kind: folder / kind for kind in SMALL}
 
 
@@ -92,7 +92,7 @@ def test_a_large_file_is_read_again_whenever_it_may_have_changed(
     saved: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(integrity, "_VERIFY_UP_TO", 100)
-    cr.train("ngram", cr.Corpus.from_text(TEXT), order=3).save(tmp_path / "m")
+    cr.train("ngram", cr.Corpus.from_text(TEXT), order=3, tokenizer="word").save(tmp_path / "m")
     file = tmp_path / "m" / "model.safetensors"
     read: list[str] = []
 
@@ -119,7 +119,7 @@ def test_a_large_file_is_read_again_whenever_it_may_have_changed(
 def test_a_large_file_that_changes_while_it_is_read_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cr.train("ngram", cr.Corpus.from_text(TEXT), order=3).save(tmp_path / "m")
+    cr.train("ngram", cr.Corpus.from_text(TEXT), order=3, tokenizer="word").save(tmp_path / "m")
     monkeypatch.setattr(integrity, "_VERIFY_UP_TO", 100)
     digest = integrity.sha256
 
@@ -247,7 +247,7 @@ def test_a_model_survives_a_kill_between_the_two_renames(
     assert subprocess.run(command, check=False, timeout=100).returncode == 9
     assert folder.exists() == (renames == 0)
     assert cr.load(folder).provenance == cr.load(saved["ngram"]).provenance
-    cr.train("ngram", cr.Corpus.from_text(TEXT), order=2).save(folder, overwrite=True)
+    cr.train("ngram", cr.Corpus.from_text(TEXT), order=2, tokenizer="word").save(folder, overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["m"]  # nothing is left
 
 
@@ -269,14 +269,14 @@ def test_names_are_exchanged_in_one_step_where_the_system_can(tmp_path: Path) ->
 def test_the_only_checkpoint_survives_a_kill_while_it_is_replaced(tmp_path: Path) -> None:
     run = tmp_path / "run"
     options: dict[str, Any] = {"steps": 4, "hidden": 8, "embedding": 8, "layers": 1, "checkpoint_minutes": 0.0}
-    whole = cr.train("lstm", cr.Corpus.from_text(TEXT), run=run, **options)
+    whole = cr.train("lstm", cr.Corpus.from_text(TEXT), run=run, **options, tokenizer="word")
     for folder in checkpoint_folders(run)[1:]:
         shutil.rmtree(folder)
     (only,) = checkpoint_folders(run)
     only.rename(only.with_name(f".{only.name}.old-01234567"))
     (tmp_path / "run" / "checkpoints" / f".{only.name}.part-01234567").mkdir()
     assert checkpoint_folders(run) == [only]
-    resumed = cr.train("lstm", cr.Corpus.from_text(TEXT), run=run, resume=True, **options)
+    resumed = cr.train("lstm", cr.Corpus.from_text(TEXT), run=run, resume=True, **options, tokenizer="word")
     for name, array in whole.tensors().items():
         np.testing.assert_array_equal(resumed.tensors()[name], array)
     remove_checkpoints(run)
@@ -287,7 +287,7 @@ def test_a_folder_that_is_replaced_while_it_is_read_is_read_again(
     saved: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = copied(saved["ngram"], tmp_path / "m")
-    other = cr.train("ngram", cr.Corpus.from_text(TEXT), order=2)
+    other = cr.train("ngram", cr.Corpus.from_text(TEXT), order=2, tokenizer="word")
     check, times = manifest.check_file, []
 
     def replacing(path: Path, entry: Any, verify: bool | None) -> None:
@@ -396,10 +396,10 @@ def test_a_second_training_is_told_who_holds_the_run(tmp_path: Path) -> None:
         assert process.stdout is not None and process.stdout.readline() == "held\n"
         try:
             with pytest.raises(FolderError, match=rf"run is in use by process {process.pid} on .* since 20"):
-                cr.train("elman", cr.Corpus.from_text(TEXT), run=run, steps=1, hidden=8)
+                cr.train("elman", cr.Corpus.from_text(TEXT), run=run, steps=1, hidden=8, tokenizer="word")
         finally:
             process.kill()
-    cr.train("elman", cr.Corpus.from_text(TEXT), run=run, steps=1, hidden=8)
+    cr.train("elman", cr.Corpus.from_text(TEXT), run=run, steps=1, hidden=8, tokenizer="word")
     assert not (run / locks.LOCK).exists()
 
 

@@ -30,7 +30,7 @@ EMPTY_LEVELS = [
 def test_a_length_without_ngrams_is_no_error(
     text: str, settings: dict[str, Any], context: Any, tmp_path: Any
 ) -> None:
-    lm = cr.train("ngram", cr.Corpus.from_text(text), context=context, **settings)
+    lm = cr.train("ngram", cr.Corpus.from_text(text), context=context, **settings, tokenizer="word")
     probabilities = np.exp(lm.next_log_probs(lm.start(1)))
     assert probabilities.sum() == pytest.approx(1, abs=1e-4)
     lm.save(tmp_path / "m")
@@ -40,7 +40,7 @@ def test_a_length_without_ngrams_is_no_error(
 @pytest.mark.parametrize("order", [4, 5, 7])
 def test_jelinek_mercer_is_tuned_on_the_text_itself(order: int) -> None:
     text = cr.Corpus.from_text(YES_NO)
-    lm = cr.train("ngram", text, valid=text, order=order, smoothing="jelinek-mercer")
+    lm = cr.train("ngram", text, valid=text, order=order, smoothing="jelinek-mercer", tokenizer="word")
     assert lm.perplexity("yes") < 10
 
 

@@ -105,7 +105,7 @@ def test_cleaning_up_is_not_disturbed() -> None:
 def test_temporary_files_go_with_a_sigterm(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a line of text\n" * 300_000)
     (tmp_path / "tmp").mkdir()
-    command = [sys.executable, "-m", "chainrule", "train", "anygram", "a.txt", "--out", "m"]
+    command = [sys.executable, "-m", "chainrule", "train", "anygram", "--tokenizer", "word", "a.txt", "--out", "m"]
     environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE) as process:
         deadline = time.monotonic() + 30

@@ -129,15 +129,15 @@ def test_a_pretraining_that_is_resumed_is_the_same(tmp_path: Path) -> None:
         model = cr.train("seq2seq", LINES, tokenizer="word", pretrain="spans", run=run, resume=resume, **settings)
         return dict(model.tensors())
 
-    whole = train(tmp_path / "whole", 8)
-    train(tmp_path / "parts", 3)
-    resumed = train(tmp_path / "parts", 8, resume=True)
+    whole = train(tmp_path / "whole", 8, tokenizer="word")
+    train(tmp_path / "parts", 3, tokenizer="word")
+    resumed = train(tmp_path / "parts", 8, resume=True, tokenizer="word")
     assert all((whole[name] == resumed[name]).all() for name in whole)
 
 
 def test_bad_settings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="leave out --context stream"):
         cr.train("seq2seq", LINES, tokenizer="word", pretrain="spans", context="stream", steps=1)
-    cr.train("ngram", LINES, order=2).save(tmp_path / "ngram")
+    cr.train("ngram", LINES, order=2, tokenizer="word").save(tmp_path / "ngram")
     with pytest.raises(SettingsError, match="should be a model of the kind seq2seq, not ngram"):
         cr.train("seq2seq", [("a", "b")] * 30, pretrained=str(tmp_path / "ngram"), steps=1)

@@ -85,7 +85,7 @@ def test_a_stream_waits_for_no_more_texts_than_asked(reverser: ConditionalModel)
 
 
 def test_what_cannot_be_translated_is_said(reverser: ConditionalModel) -> None:
-    ngram = cr.train("ngram", ["a b"])
+    ngram = cr.train("ngram", ["a b"], tokenizer="word")
     for call in (lambda: cr.translate(ngram, "a"), lambda: cr.seq2seq.align(ngram, "a")):
         with pytest.raises(ModelError, match=r"kind ngram does not translate: chainrule\.generate is for it"):
             call()
@@ -104,7 +104,7 @@ def test_what_cannot_be_translated_is_said(reverser: ConditionalModel) -> None:
     with pytest.raises(SettingsError, match="pairs are lines"):
         cr.train("seq2seq", [("a", "b"), ("c", "d")], context="stream", steps=1)
     with pytest.raises(SettingsError, match="ngram has no sources"):
-        cr.train("ngram", ["a b"], source_tokenizer="word")
+        cr.train("ngram", ["a b"], source_tokenizer="word", tokenizer="word")
     with pytest.raises(CorpusError, match=r"Pairs\.open"):
         cr.train("seq2seq", "a text", steps=1)
 

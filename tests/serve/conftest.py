@@ -40,7 +40,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("models")
     made = {
         "ngram": cr.train("ngram", LINES, order=3, tokenizer=cr.TokenizerChoice("bpe", vocab_size=300)),
-        "words": cr.train("ngram", LINES, order=3, context="stream"),
+        "words": cr.train("ngram", LINES, order=3, context="stream", tokenizer="word"),
         "lstm": cr.train("lstm", LINES, tokenizer=cr.TokenizerChoice("char"), **SETTINGS),
         "transformer": cr.train(
             "transformer",
@@ -107,7 +107,7 @@ def page_server(
 ) -> Iterator[Running]:
     """A server with something for every view of the page."""
     anygram = tmp_path_factory.mktemp("anygram") / "anygram"
-    cr.train("anygram", LINES).save(anygram)
+    cr.train("anygram", LINES, tokenizer="word").save(anygram)
     with running([*folders.values(), *task_folders.values(), anygram], "--runs", str(runs)) as found:
         yield found
 

@@ -37,9 +37,9 @@ def more(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
     pairs = [("a b c", "c b a"), ("b c a", "a c b")] * 8
     lstm = cr.load(folders["lstm"])
     made = {
-        "anygram": cr.train("anygram", LINES),
-        "elman": cr.train("elman", LINES, **SETTINGS | SMALL),
-        "gru": cr.train("gru", LINES, layers=2, **SETTINGS | SMALL),
+        "anygram": cr.train("anygram", LINES, tokenizer="word"),
+        "elman": cr.train("elman", LINES, **SETTINGS | SMALL, tokenizer="word"),
+        "gru": cr.train("gru", LINES, layers=2, **SETTINGS | SMALL, tokenizer="word"),
         "translator": cr.train("seq2seq", pairs, cell="gru", width=8, layers=1, **SMALL),
         "tagger": cr.train("tagger", place / "tags.txt", width=8, embedding=8, spelling=8, layers=1, **SMALL),
         "filler": cr.train("masked", LINES, width=16, layers=1, heads=2, window=32, **SMALL),
@@ -58,8 +58,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_folder(top / "nested" / "model.run")
     (top / "new.run").mkdir()
     (top / "new.run" / "metrics.jsonl").write_text("")
-    cr.train("elman", LINES, **SETTINGS | SMALL).save(top / "elman")
-    cr.train("ngram", LINES, order=2).save(top / "ngram")  # counted: there is no curve
+    cr.train("elman", LINES, **SETTINGS | SMALL, tokenizer="word").save(top / "elman")
+    cr.train("ngram", LINES, order=2, tokenizer="word").save(top / "ngram")  # counted: there is no curve
     (top / "ladder").mkdir()
     test = {"tokens": 9, "bytes": 30, "log_prob": -20.0, "seconds": 1.0, "oov": 0, "normalised": True}
     (top / "ladder" / "compare.json").write_text(json.dumps({"format": "something else", "test": test}))
@@ -185,7 +185,7 @@ def test_a_mixture_tells_what_each_model_says(looking: Running, more: dict[str, 
 
 
 def test_a_log_linear_mixture_and_one_that_looks_at_its_context() -> None:
-    parts = [cr.train("ngram", LINES, order=order) for order in (1, 3)]
+    parts = [cr.train("ngram", LINES, order=order, tokenizer="word") for order in (1, 3)]
     lm = cr.mix(parts, LINES[:5], form="log-linear")
     found = cr.explain(lm, TEXT)
     record = found.record()
@@ -233,7 +233,7 @@ def test_neighbours_are_the_nearest_by_cosine(name: str, looking: Running, more:
 
 
 def test_neighbours_are_the_same_on_the_tape() -> None:
-    lm = cr.train("elman", LINES, engine="tape", **SETTINGS | SMALL)
+    lm = cr.train("elman", LINES, engine="tape", **SETTINGS | SMALL, tokenizer="word")
     token, found = neighbours(lm, "cat", 3)
     assert token.token == "cat"
     table_VD = lm.tensors()["embedding.weight"][: lm.tokenizer.vocab_size]

@@ -67,7 +67,7 @@ def test_a_model_asked_for_what_it_does_not_do_says_what_it_does(server: Running
 
 
 def test_a_folder_that_is_replaced_is_taken_up(tmp_path: Path) -> None:
-    cr.train("ngram", ["old old old"] * 3, order=2).save(tmp_path / "model")
+    cr.train("ngram", ["old old old"] * 3, order=2, tokenizer="word").save(tmp_path / "model")
     with (
         running([tmp_path / "model"], "--reload") as server,
         openai.OpenAI(base_url=f"{server.address}/v1", api_key="x", max_retries=0) as client,
@@ -77,7 +77,7 @@ def test_a_folder_that_is_replaced_is_taken_up(tmp_path: Path) -> None:
             return client.completions.create(model="model", prompt="", max_tokens=1, temperature=0).choices[0].text
 
         assert text() == "old"
-        cr.train("ngram", ["new new new"] * 3, order=2).save(tmp_path / "model", overwrite=True)
+        cr.train("ngram", ["new new new"] * 3, order=2, tokenizer="word").save(tmp_path / "model", overwrite=True)
         until = time.monotonic() + 15
         while text() != "new":
             assert time.monotonic() < until

@@ -268,7 +268,7 @@ def test_texts_are_split_and_tagged() -> None:
 
 def test_misuse_is_one_clear_line() -> None:
     tagger = trained({})
-    lm: Any = cr.train("ngram", ["i love cats"], order=2)
+    lm: Any = cr.train("ngram", ["i love cats"], order=2, tokenizer="word")
     with pytest.raises(ModelError, match="kind ngram does not tag words"):
         cr.tag(lm, ["a"])
     with pytest.raises(ModelError, match="kind ngram does not tag words"):

@@ -29,7 +29,7 @@ LINES = ["i love cats", "mice dogs love", "cats chase dogs", "zebras", "dogs lov
 
 def trained(context: str = "line") -> cr.LanguageModel:
     toy = Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n")
-    return cr.train("ngram", toy, order=3, smoothing="laplace", context=context)
+    return cr.train("ngram", toy, order=3, smoothing="laplace", context=context, tokenizer="word")
 
 
 @pytest.fixture(scope="module")
@@ -192,6 +192,7 @@ def test_networks_score_as_ngrams_do(tmp_path: Path) -> None:
         steps=2,
         seed=1,
         engine="tape",
+        tokenizer="word",
     )
     text = tmp_path / "a.txt"
     text.write_text(as_text(LINES))

@@ -27,7 +27,7 @@ BLIMP = [
 
 @pytest.fixture(scope="module")
 def lm() -> cr.LanguageModel:
-    return cr.train("ngram", ["the cat sleeps", "the cats sleep"], order=2, smoothing="laplace")
+    return cr.train("ngram", ["the cat sleeps", "the cats sleep"], order=2, smoothing="laplace", tokenizer="word")
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_accuracy_by_phenomenon_counts_ties_half(lm: cr.LanguageModel, file: Pat
 
 
 def test_impossible_sentences_tie() -> None:
-    mle = cr.train("ngram", ["a b", "b a"], order=2, smoothing="mle")
+    mle = cr.train("ngram", ["a b", "b a"], order=2, smoothing="mle", tokenizer="word")
     judged = cr.tasks.minimal_pairs(mle, [("a a", "b b"), ("a b", "b b")])
     assert judged.pairs[0].good == -math.inf
     assert [one.credit for one in judged.pairs] == [0.5, 1]

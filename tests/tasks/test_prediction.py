@@ -60,7 +60,7 @@ def test_keys_are_counted_as_defined(tokenizer: str, k: int) -> None:
 
 
 def test_the_arithmetic_of_an_example() -> None:
-    lm = cr.train("ngram", Corpus.from_text("i love cats\n"), order=2, smoothing="mle")
+    lm = cr.train("ngram", Corpus.from_text("i love cats\n"), order=2, smoothing="mle", tokenizer="word")
     found = keystrokes(lm, "i love cats", k=1)
     # i and its space would take one key or two: the suggestion; love and its space; cats; Enter
     assert (found.keys, found.least_keys, found.characters, found.taken) == (4, 4, 12, 3)

@@ -137,7 +137,7 @@ def written(path: Path, records: list[Any]) -> Path:
 
 @pytest.fixture(scope="module")
 def lm() -> cr.LanguageModel:
-    return cr.train("ngram", RIGHT, order=2, smoothing="laplace")
+    return cr.train("ngram", RIGHT, order=2, smoothing="laplace", tokenizer="word")
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def test_no_list_is_tuned_by_a_model_that_read_its_reference(file: Path) -> None
 
     def learner(references: list[str]) -> cr.LanguageModel:
         read.append(references)
-        return cr.train("ngram", references, order=1, smoothing="laplace")
+        return cr.train("ngram", references, order=1, smoothing="laplace", tokenizer="word")
 
     result = cr.tasks.rerank(learner, lists)
     tuning, testing = tuning_and_test(len(lists), 0.5)
@@ -205,7 +205,7 @@ def test_parts_are_disjoint_and_repeatable() -> None:
 
 
 def test_a_model_that_rules_out_a_hypothesis(file: Path) -> None:
-    mle = cr.train("ngram", RIGHT, order=2, smoothing="mle")
+    mle = cr.train("ngram", RIGHT, order=2, smoothing="mle", tokenizer="word")
     with pytest.raises(cr.ChainruleError, match="probability 0: use a smoothed model"):
         cr.tasks.rerank(mle, file)
 

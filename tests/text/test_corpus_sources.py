@@ -81,7 +81,7 @@ def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_model_is_no_text_and_one_inside_is_left_out(folder: Path) -> None:
-    lm = cr.train("ngram", Corpus.open(folder), order=2)
+    lm = cr.train("ngram", Corpus.open(folder), order=2, tokenizer="word")
     lm.save(folder / "model")
     run = folder / "model.run"
     run.mkdir()
@@ -119,7 +119,10 @@ def test_links_to_folders_are_not_followed_and_pipes_are_passed_over(folder: Pat
 
 def test_a_changed_folder_is_another_text(folder: Path) -> None:
     """What a run remembers of its corpus, to refuse to go on with another, is a hash of all its text."""
-    before, same = (cr.train("ngram", Corpus.open(folder), order=2).provenance["corpus_sha256"] for _ in range(2))
+    before, same = (
+        cr.train("ngram", Corpus.open(folder), order=2, tokenizer="word").provenance["corpus_sha256"]
+        for _ in range(2)
+    )
     (folder / "new.txt").write_text("new\n", encoding="utf-8")
-    after = cr.train("ngram", Corpus.open(folder), order=2).provenance["corpus_sha256"]
+    after = cr.train("ngram", Corpus.open(folder), order=2, tokenizer="word").provenance["corpus_sha256"]
     assert before == same != after

@@ -91,11 +91,13 @@ def test_text_that_names_no_file_is_text(text: str) -> None:
 
 
 def _tuned(held_out: Any) -> cr.LanguageModel:
-    return cr.train("ngram", ["a b", "b a"], valid=held_out, order=2, smoothing="jelinek-mercer")
+    return cr.train("ngram", ["a b", "b a"], valid=held_out, order=2, smoothing="jelinek-mercer", tokenizer="word")
 
 
 USES: dict[str, Callable[[cr.LanguageModel, Any], Any]] = {
-    "train": lambda lm, text: cr.train("ngram", text, order=2, smoothing="laplace").perplexity("i love cats"),
+    "train": lambda lm, text: cr.train("ngram", text, order=2, smoothing="laplace", tokenizer="word").perplexity(
+        "i love cats"
+    ),
     "valid": lambda lm, text: _tuned(text).perplexity("a b"),
     "evaluate": lambda lm, text: cr.evaluate(lm, text).nats,
     "interpolate": lambda lm, text: cr.ngram.interpolate(lm, lm, text).perplexity("i love cats"),
@@ -111,7 +113,7 @@ USES: dict[str, Callable[[cr.LanguageModel, Any], Any]] = {
 @pytest.mark.parametrize("use", USES)
 def test_every_function_that_takes_text_keeps_the_rule(use: str, tmp_path: Path) -> None:
     lines = ["i love cats", "i love dogs", "cats chase mice"]
-    lm = cr.train("ngram", lines, order=2, smoothing="laplace")
+    lm = cr.train("ngram", lines, order=2, smoothing="laplace", tokenizer="word")
     path = tmp_path / "text.txt"
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     ways = [path, [path], lines, iter(lines), "\n".join(lines) + "\n", cr.Corpus.open(path)]

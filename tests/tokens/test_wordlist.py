@@ -69,4 +69,4 @@ def test_a_model_trained_with_a_list_knows_words_its_text_lacks(tmp_path: Path) 
 
 def test_a_setting_of_the_tokenizer_is_named_as_such() -> None:
     with pytest.raises(SettingsError, match="vocab_size belongs to the tokenizer"):
-        cr.train("ngram", cr.Corpus.from_text("i love cats\n"), vocab_size=10)
+        cr.train("ngram", cr.Corpus.from_text("i love cats\n"), vocab_size=10, tokenizer="word")

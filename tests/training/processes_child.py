@@ -48,7 +48,7 @@ MUON = {**TRANSFORMER, "optimiser": "muon", "device_batch": 48}
 
 def trained(name: str, folder: Path, kind: str, **settings: Any) -> None:
     """Train, and let the first process save the model."""
-    lm = cr.train(kind, folder / "corpus.txt", **settings)
+    lm = cr.train(kind, folder / "corpus.txt", **settings, tokenizer="word")
     if rank() == 0:
         lm.save(folder / name)
 
@@ -66,7 +66,19 @@ def killed(folder: Path) -> None:
     words = [f"{name}={value}" for name, value in {**TRANSFORMER, "checkpoint_minutes": 0}.items()]
     sets = [word for one in words for word in ("--set", one)]
     try:
-        main(["train", "transformer", str(folder / "corpus.txt"), "--out", str(folder / "killed"), "--keep", *sets])
+        main(
+            [
+                "train",
+                "transformer",
+                "--tokenizer",
+                "word",
+                str(folder / "corpus.txt"),
+                "--out",
+                str(folder / "killed"),
+                "--keep",
+                *sets,
+            ]
+        )
     except SystemExit as ending:
         if ending.code:
             raise
@@ -82,7 +94,7 @@ def refused(folder: Path) -> None:
     }
     for name, (corpus, settings) in differing.items():
         try:
-            cr.train("transformer", corpus, **{**TRANSFORMER, **settings})
+            cr.train("transformer", corpus, **{**TRANSFORMER, **settings}, tokenizer="word")
         except ChainruleError as error:
             refused[name] = [str(error), error.is_reported]
     (folder / f"refused-{rank()}.json").write_text(json.dumps(refused))

@@ -23,7 +23,7 @@ SMALL: dict[str, Any] = {
 
 
 def test_a_model_remembers_each_validation(tmp_path: Path) -> None:
-    lm = cr.train("elman", TEXT, valid="cats love mice\n", **SMALL)
+    lm = cr.train("elman", TEXT, valid="cats love mice\n", **SMALL, tokenizer="word")
     columns = lm.history.columns()
     assert columns["step"] == [2, 4, 6]
     assert columns["validation_loss"][-1] < columns["validation_loss"][0]
@@ -35,7 +35,7 @@ def test_a_model_remembers_each_validation(tmp_path: Path) -> None:
 
 
 def test_a_run_folder_has_every_measurement(tmp_path: Path) -> None:
-    cr.train("elman", TEXT, valid="cats love mice\n", run=tmp_path / "run", **SMALL)
+    cr.train("elman", TEXT, valid="cats love mice\n", run=tmp_path / "run", **SMALL, tokenizer="word")
     with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
         file.write('{"what": "steps", "st')  # cut short by a crash
     curves = cr.training.curves(tmp_path / "run")
@@ -47,7 +47,7 @@ def test_a_run_folder_has_every_measurement(tmp_path: Path) -> None:
 
 
 def test_a_csv_file_needs_no_pandas(tmp_path: Path) -> None:
-    curves = cr.train("elman", TEXT, valid="cats love mice\n", **SMALL).history
+    curves = cr.train("elman", TEXT, valid="cats love mice\n", **SMALL, tokenizer="word").history
     curves.to_csv(tmp_path / "curves.csv")
     with (tmp_path / "curves.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -57,7 +57,7 @@ def test_a_csv_file_needs_no_pandas(tmp_path: Path) -> None:
 
 def test_a_frame_has_the_same_rows(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
-    cr.train("elman", TEXT, valid="cats love mice\n", run=tmp_path / "run", **SMALL)
+    cr.train("elman", TEXT, valid="cats love mice\n", run=tmp_path / "run", **SMALL, tokenizer="word")
     curves = cr.training.curves(tmp_path / "run")
     frame = curves.to_frame()
     assert len(frame) == len(curves)
@@ -67,7 +67,7 @@ def test_a_frame_has_the_same_rows(tmp_path: Path) -> None:
 
 
 def test_what_has_no_curves_says_so(tmp_path: Path) -> None:
-    lm = cr.train("ngram", TEXT, order=2)
+    lm = cr.train("ngram", TEXT, order=2, tokenizer="word")
     assert len(lm.history) == 0
     lm.save(tmp_path / "model")
     with pytest.raises(FolderError, match="this model has no training curves"):

@@ -172,11 +172,11 @@ def test_formulas() -> None:
 def test_a_run_by_the_clock_is_resumed_as_it_was_chosen(engine: str, tmp_path: Path) -> None:
     text, progress = cr.Corpus.from_text(LINE * 400), Listening()
     kept = {"run": tmp_path / "run", "engine": engine}
-    lm = cr.train("elman", text, valid=text, minutes=0.01, progress=progress, **kept)
+    lm = cr.train("elman", text, valid=text, minutes=0.01, progress=progress, **kept, tokenizer="word")
     assert any(note.startswith("elman: chosen embedding=") for note in progress.notes)
     assert lm.metrics["steps"] >= 1 and np.isfinite(lm.metrics["validation_nats"])
     more = lm.metrics["steps"] + 3
-    again = cr.train("elman", text, valid=text, steps=more, resume=True, **kept)
+    again = cr.train("elman", text, valid=text, steps=more, resume=True, **kept, tokenizer="word")
     assert again.metrics["steps"] == more
     names = ("embedding", "hidden", "layers", "batch", "learning_rate")
     assert [getattr(again.settings, name) for name in names] == [getattr(lm.settings, name) for name in names]

@@ -83,7 +83,17 @@ def test_rows_longer_than_a_batch_are_said() -> None:
 @pytest.mark.parametrize("engine", ["torch", "tape"])
 def test_both_engines_say_so(engine: str) -> None:
     text, progress = cr.Corpus.from_text("the cat sat on the mat\n" * 40), Listening()
-    cr.train("elman", text, context="stream", progress=progress, engine=engine, batch=16, minutes=1e-4, hidden=8)
+    cr.train(
+        "elman",
+        text,
+        context="stream",
+        progress=progress,
+        engine=engine,
+        batch=16,
+        minutes=1e-4,
+        hidden=8,
+        tokenizer="word",
+    )
     assert [note.split()[0] for note in progress.notes] == ["elman:", "there", "a", "only"]
 
 
@@ -100,7 +110,17 @@ def test_a_loss_above_that_of_guessing_is_said() -> None:
 def test_guessing_among_few_tokens_is_no_worse_than_guessing(engine: str) -> None:
     """Tables have eight rows where there are five tokens; those beyond count for nothing."""
     text, progress = cr.Corpus.from_text("hello world\nworld hello\n"), Listening()
-    lm = cr.train("feedforward", text, valid=text, progress=progress, engine=engine, steps=3, hidden=8, dropout=0)
+    lm = cr.train(
+        "feedforward",
+        text,
+        valid=text,
+        progress=progress,
+        engine=engine,
+        steps=3,
+        hidden=8,
+        dropout=0,
+        tokenizer="word",
+    )
     assert [note.split()[0] for note in progress.notes] == ["feedforward:"]
     assert lm.tokenizer.vocab_size == 5
     assert lm.metrics["validation_nats"] < math.log(5)
@@ -110,5 +130,5 @@ def test_guessing_among_few_tokens_is_no_worse_than_guessing(engine: str) -> Non
 def test_a_run_that_diverges_is_noted(engine: str) -> None:
     text, progress = cr.Corpus.from_text("the cat sat on the mat\n" * 40), Listening()
     astray = {"optimiser": "sgd", "learning_rate": 1000, "clip": 0, "steps": 3}
-    cr.train("elman", text, valid=text, progress=progress, engine=engine, **astray)
+    cr.train("elman", text, valid=text, progress=progress, engine=engine, **astray, tokenizer="word")
     assert progress.notes[-1].startswith("it learned nothing")

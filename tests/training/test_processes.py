@@ -71,8 +71,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     lines = (" ".join(randomness.choice(words, randomness.integers(3, 12))) for _ in range(300))
     (folder / "corpus.txt").write_text("\n".join(lines) + "\n")
-    cr.train("transformer", folder / "corpus.txt", run=folder / "run", **{**TRANSFORMER, "steps": 4})
-    cr.train("lstm", folder / "corpus.txt", run=folder / "lstm-run", context="stream", **{**LSTM, "steps": 4})
+    cr.train(
+        "transformer", folder / "corpus.txt", run=folder / "run", **{**TRANSFORMER, "steps": 4}, tokenizer="word"
+    )
+    cr.train(
+        "lstm",
+        folder / "corpus.txt",
+        run=folder / "lstm-run",
+        context="stream",
+        **{**LSTM, "steps": 4},
+        tokenizer="word",
+    )
     torchrun(2, folder, "two")
     return folder
 
@@ -80,7 +89,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_a_killed_process_costs_nothing_but_time(folder: Path) -> None:
     torchrun(2, folder, "killed", restarts=1)
-    one = cr.train("transformer", folder / "corpus.txt", **TRANSFORMER)
+    one = cr.train("transformer", folder / "corpus.txt", **TRANSFORMER, tokenizer="word")
     many = assert_alike("killed", one, folder)
     assert many.metrics["earlier_seconds"] > 0  # it went on, and did not begin anew
     steps = [
@@ -91,11 +100,13 @@ def test_a_killed_process_costs_nothing_but_time(folder: Path) -> None:
 
 
 def test_sharded_training_is_that_of_one_process(folder: Path) -> None:
-    assert_alike("muon", cr.train("transformer", folder / "corpus.txt", **MUON), folder)
+    assert_alike("muon", cr.train("transformer", folder / "corpus.txt", **MUON, tokenizer="word"), folder)
 
 
 def test_a_memory_is_carried_on_by_the_process_of_its_row(folder: Path) -> None:
-    assert_alike("lstm", cr.train("lstm", folder / "corpus.txt", context="stream", **LSTM), folder)
+    assert_alike(
+        "lstm", cr.train("lstm", folder / "corpus.txt", context="stream", **LSTM, tokenizer="word"), folder
+    )
 
 
 @pytest.mark.parametrize("what", ["data", "settings"])
@@ -132,7 +143,7 @@ def in_three(folder: Path, kind: str, settings: dict[str, Any], **more: Any) -> 
     """The model of one process that was stopped and made longer twice."""
     run = folder / f"{kind}-of-one"
     shutil.rmtree(run, ignore_errors=True)
-    cr.train(kind, folder / "corpus.txt", run=run, **{**settings, "steps": 4}, **more)
+    cr.train(kind, folder / "corpus.txt", run=run, **{**settings, "steps": 4}, **more, tokenizer="word")
     cr.resume(run, steps=8)
     return cr.resume(run, steps=12)
 
@@ -142,13 +153,13 @@ def test_settings_that_many_processes_do_not_have(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv(name, value)
     text = "a b\nb a\n" * 5
     with pytest.raises(SettingsError, match="the kind 'ngram' is trained by one process: leave out torchrun"):
-        cr.train("ngram", text)
+        cr.train("ngram", text, tokenizer="word")
     with pytest.raises(SettingsError, match="engine=tape trains in one process: set engine=torch"):
-        cr.train("lstm", text, engine="tape")
+        cr.train("lstm", text, engine="tape", tokenizer="word")
     with pytest.raises(SettingsError, match="compile=yes is not for parallel=fsdp"):
-        cr.train("transformer", text, parallel="fsdp", compile="yes")
+        cr.train("transformer", text, parallel="fsdp", compile="yes", tokenizer="word")
     with pytest.raises(SettingsError, match="sample_every is not for parallel=fsdp"):
-        cr.train("transformer", text, parallel="fsdp", sample_every=1)
+        cr.train("transformer", text, parallel="fsdp", sample_every=1, tokenizer="word")
 
 
 @pytest.mark.parametrize("processes", [2, 3, 64])

@@ -109,10 +109,12 @@ def test_a_mistake_costs_no_training(
 
 def test_a_kind_that_keeps_no_run_makes_no_folder(corpus: Path, tmp_path: Path, capsys: Any) -> None:
     out = tmp_path / "model"
-    assert run(capsys, "train", "ngram", corpus, "--out", out)[0] == 0
+    assert run(capsys, "train", "ngram", "--tokenizer", "word", corpus, "--out", out)[0] == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.txt", "model"]
     for option, expected in (("--resume", "cannot be resumed"), ("--keep", "no checkpoints to --keep")):
-        code, said = run(capsys, "train", "ngram", corpus, "--out", tmp_path / "other", option)
+        code, said = run(
+            capsys, "train", "ngram", "--tokenizer", "word", corpus, "--out", tmp_path / "other", option
+        )
         assert code == 2
         assert expected in said
 
@@ -152,12 +154,16 @@ def test_the_time_before_counts(corpus: Path, tmp_path: Path, monkeypatch: pytes
     with monkeypatch.context() as patched:
         stopping(patched, 5, signal.SIGINT)
         with pytest.raises(Interrupted):
-            cr.train("gru", corpus, run=tmp_path / "run", steps=12, hidden=8, embedding=4)
+            cr.train("gru", corpus, run=tmp_path / "run", steps=12, hidden=8, embedding=4, tokenizer="word")
     (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
     earlier = json.loads((checkpoint / "state.json").read_text())["state"]["seconds"]
-    lm = cr.train("gru", corpus, run=tmp_path / "run", resume=True, steps=12, hidden=8, embedding=4)
+    lm = cr.train(
+        "gru", corpus, run=tmp_path / "run", resume=True, steps=12, hidden=8, embedding=4, tokenizer="word"
+    )
     assert lm.metrics["earlier_seconds"] == pytest.approx(earlier, abs=1e-3)
-    assert "earlier_seconds" not in cr.train("gru", corpus, steps=1, hidden=8, embedding=4).metrics
+    assert (
+        "earlier_seconds" not in cr.train("gru", corpus, steps=1, hidden=8, embedding=4, tokenizer="word").metrics
+    )
 
     def after_an_hour(settings: Any, data: kinds.TrainingData) -> cr.LanguageModel:
         lm.metrics = {"earlier_seconds": 3600.0}

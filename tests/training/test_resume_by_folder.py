@@ -30,7 +30,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch, corpus: Any, folder: Path, **more: 
     with monkeypatch.context() as patched:
         stopping(patched, 5, signal.SIGINT)
         with pytest.raises(Interrupted):
-            cr.train("elman", corpus, run=folder / "stopped", **{**SMALL, **more})
+            cr.train("elman", corpus, run=folder / "stopped", **{**SMALL, **more}, tokenizer="word")
     return folder / "stopped"
 
 
@@ -46,7 +46,7 @@ def test_a_run_goes_on_as_if_it_had_not_been_stopped(
     valid = tmp_path / "valid.txt"
     valid.write_text("line 3 of a text\n", encoding="utf-8")
     more: dict[str, Any] = {"tokenizer": tokenizer, "valid": valid, "context": "stream", "seed": 3}
-    whole = cr.train("elman", corpus, **SMALL, **more)
+    whole = cr.train("elman", corpus, **SMALL, **more, tokenizer="word")
     folder = stopped(monkeypatch, corpus, tmp_path, **more)
     lm = cr.resume(folder)
     assert (lm.metrics["steps"], lm.context) == (12, "stream")
@@ -84,7 +84,7 @@ def test_text_in_memory_is_asked_for(corpus: Path, tmp_path: Path, monkeypatch: 
     folder = stopped(monkeypatch, text, tmp_path)
     with pytest.raises(CorpusError, match=r"was not in a file \(the text\): give it again"):
         cr.resume(folder)
-    assert weights(cr.resume(folder, corpus=text)) == weights(cr.train("elman", corpus, **SMALL))
+    assert weights(cr.resume(folder, corpus=text)) == weights(cr.train("elman", corpus, **SMALL, tokenizer="word"))
 
 
 def test_a_pretraining_goes_on_with_the_text_that_it_began_with(
@@ -148,10 +148,10 @@ def test_what_cannot_be_resumed_is_said(corpus: Path, tmp_path: Path) -> None:
         cr.resume(tmp_path)
     with pytest.raises(FolderError, match=r"corpus.txt: a file, not a run folder"):
         cr.resume(corpus)
-    cr.train("elman", corpus, run=tmp_path / "model.run", **SMALL).save(tmp_path / "model")
+    cr.train("elman", corpus, run=tmp_path / "model.run", **SMALL, tokenizer="word").save(tmp_path / "model")
     with pytest.raises(FolderError, match=r"model: not a run folder: .*\(there is .*model\.run\)"):
         cr.resume(tmp_path / "model")
-    cr.train("elman", corpus, run=tmp_path / "run", **SMALL)
+    cr.train("elman", corpus, run=tmp_path / "run", **SMALL, tokenizer="word")
     for checkpoint in (tmp_path / "run" / "checkpoints").iterdir():
         checkpoint.rename(tmp_path / checkpoint.name)
     with pytest.raises(FolderError, match="there is no checkpoint to continue from: it has finished"):
@@ -169,10 +169,10 @@ def test_what_cannot_be_resumed_is_said(corpus: Path, tmp_path: Path) -> None:
 
 def test_the_command(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     out, whole = tmp_path / "model", tmp_path / "whole"
-    assert run(capsys, "train", "elman", corpus, "--out", whole, *SET)[0] == 0
+    assert run(capsys, "train", "elman", "--tokenizer", "word", corpus, "--out", whole, *SET)[0] == 0
     with monkeypatch.context() as patched:
         stopping(patched, 5, signal.SIGINT)
-        run(capsys, "train", "elman", corpus, "--out", out, *SET)
+        run(capsys, "train", "elman", "--tokenizer", "word", corpus, "--out", out, *SET)
     moved = corpus.rename(tmp_path / "moved.txt")
     code, said = run(capsys, "resume", f"{out}.run")
     assert code == 2

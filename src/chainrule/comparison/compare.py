@@ -83,7 +83,7 @@ def compare(
         examples, *given = (None if one is None else as_examples(first, one) for one in (corpus, valid, test))
         of_own: Any = dict(zip(("valid", "test"), given, strict=True))
         parts: dict[str, Any] = split_off(examples, of_own, SHARES, scratch, seed=seed, progress=progress)
-        chosen = tokenizer or TokenizerChoice("bpe" if is_of_text else first.tokenizer)
+        chosen = tokenizer or TokenizerChoice(first.tokenizer)
         the_tokenizer, encoded, sources = encode_examples(first, parts, chosen, source_tokenizer, scratch, progress)
         data = TrainingData(
             the_tokenizer, encoded["train"], encoded["valid"], context, seed, progress, device, sources=sources

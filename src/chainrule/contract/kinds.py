@@ -243,7 +243,7 @@ class Kind:
     """Whether the kind cannot be used at all where torch is not installed."""
     task: str = LANGUAGE.name
     """The name of the task of its models; kinds of one task learn from the same examples, and share a ladder."""
-    tokenizer: str = "word"
+    tokenizer: str = "bpe"
     """The name of the tokenizer where none is chosen."""
     measure: str | None = None
     """Where the function is, as MODULE:NAME, that measures a model of another task than language in a comparison.
@@ -324,11 +324,23 @@ def load(
     """
     if dtype not in PRECISIONS:
         raise SettingsError(f"dtype should be {' or '.join(PRECISIONS)}, not {dtype!r}")
-    device = choose_device(device)
     content = read_folder(folder, verify=verify)
+    device = choose_device(device) if device != "auto" or _is_for_accelerators(content) else "cpu"
     if tasks is not None:
         check_task(content, tasks)
     return load_content(content).on(device, dtype)
+
+
+def is_for_accelerators(kind: Kind, settings: Mapping[str, Any]) -> bool:
+    """Return True if the device `auto` is an accelerator for a kind with these settings: a network in torch."""
+    return kind.keeps_run and settings.get("engine") != "tape"
+
+
+def _is_for_accelerators(content: ModelFolder) -> bool:
+    """Return True if a model, or one of its parts, is for accelerators."""
+    name = present_name(content.kind)
+    own = name in kind_names() and is_for_accelerators(find_kind(name), content.config)
+    return own or any(map(_is_for_accelerators, content.parts.values()))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from chainrule import settings as settings_of
-from chainrule.contract.kinds import Kind, Sources, TaggedSources, TrainingData, find_kind, learns_as
+from chainrule.contract.kinds import (
+    Kind,
+    Sources,
+    TaggedSources,
+    TrainingData,
+    find_kind,
+    is_for_accelerators,
+    learns_as,
+)
 from chainrule.contract.lm import Context, LanguageModel
 from chainrule.errors import Interrupted, SettingsError
 from chainrule.runs.prepare import Chosen, TokenizerChoice, split_off
@@ -113,7 +121,7 @@ def train_kind(
     """Do the same as `train`, with the kind and its settings as values."""
     started = time.perf_counter()
     kind.check(settings, device)
-    device = choose_own_device(device)
+    device = device_for(kind, settings, device)
     check_executor(kind, settings, executor.name, device)
     if resume and not kind.keeps_run:
         raise SettingsError(
@@ -155,6 +163,12 @@ def train_kind(
         }
         lm.metrics = {**seconds, **lm.metrics}
     return lm
+
+
+def device_for(kind: Kind, settings: Any, name: str) -> str:
+    """Return the device on which a kind with these settings is trained; `auto` is the CPU for what is counted."""
+    is_counted = name == "auto" and not is_for_accelerators(kind, asdict(settings))
+    return "cpu" if is_counted else choose_own_device(name)
 
 
 def check_executor(kind: Kind, settings: Any, executor: str, device: str) -> None:

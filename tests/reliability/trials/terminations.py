@@ -17,8 +17,19 @@ from typing import Any
 from chainrule.system.disk.scratch import sweep_scratch
 
 COMMANDS = [
-    ("train", "ngram", "a.txt", "--out", "m", "--overwrite", "--set", "smoothing=jelinek-mercer"),
-    ("train", "anygram", "a.txt", "--out", "m", "--overwrite"),
+    (
+        "train",
+        "ngram",
+        "--tokenizer",
+        "word",
+        "a.txt",
+        "--out",
+        "m",
+        "--overwrite",
+        "--set",
+        "smoothing=jelinek-mercer",
+    ),
+    ("train", "anygram", "--tokenizer", "word", "a.txt", "--out", "m", "--overwrite"),
     ("tokenize", "a.txt", "--tokenizer", "bpe", "--out", "t", "--overwrite"),
     ("compare", "a.txt", "--kind", "ngram", "--out", "c", "--overwrite"),
 ]

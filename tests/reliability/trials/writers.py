@@ -144,7 +144,7 @@ def _text() -> cr.Corpus:
 
 @cache
 def _ngrams() -> Any:
-    return cr.train("ngram", cr.Corpus.from_text("a b c\nb c a\n" * 50), order=2)
+    return cr.train("ngram", cr.Corpus.from_text("a b c\nb c a\n" * 50), order=2, tokenizer="word")
 
 
 def _write_arpa(folder: Path, number: int) -> None:
@@ -155,7 +155,7 @@ def _write_arpa(folder: Path, number: int) -> None:
 
 @cache
 def _unigrams() -> Any:
-    return cr.train("ngram", cr.Corpus.from_text("a b c\nb c a\n" * 50), order=1)
+    return cr.train("ngram", cr.Corpus.from_text("a b c\nb c a\n" * 50), order=1, tokenizer="word")
 
 
 def _read_arpa(folder: Path) -> int | None:

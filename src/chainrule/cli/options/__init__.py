@@ -75,7 +75,7 @@ def split_file(given: tuple[str, ...]) -> tuple[list[str], str]:
 
 
 device = option(
-    "--device NAME", "Where to compute: cpu, cuda (or cuda:1, mps, ... as torch names it), or auto.", default="cpu"
+    "--device NAME", "Where to compute: cpu, cuda (or cuda:1, mps, ... as torch names it), or auto.", default="auto"
 )
 dtype = option(
     "--dtype [float32|bfloat16]",

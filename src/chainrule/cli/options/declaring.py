@@ -36,6 +36,8 @@ def option(
         type = click.Path()  # noqa: A001
     elif not metavar and "/" not in flag:
         more["is_flag"] = True
+    elif "/" in flag:
+        more["default"] = None  # neither is given; click would take the second
     if default is not None:
         more = {"default": default, "show_default": True, **more}
     names = [flag] if name is None else [flag, name]

@@ -87,7 +87,13 @@ def open_corpora(options: Mapping[str, Any], *texts: Sequence[str] | None) -> li
     corpora = [
         None
         if sources is None
-        else cr.Corpus.open(*sources, encoding_errors=options["encoding_errors"], fields=fields, files=files)
+        else cr.Corpus.open(
+            *sources,
+            encoding_errors=options["encoding_errors"],
+            fields=fields,
+            files=files,
+            mask=bool(options.get("mask")),
+        )
         for sources in texts
     ]
     if (names or identity) and not any(corpus.has_records for corpus in corpora if corpus):

@@ -34,16 +34,18 @@ def tokenizer_options(default: str | None) -> Callable[[Command], Command]:
     )
 
 
-def tokenizer_choice(options: Mapping[str, Any], default: str = "word") -> cr.TokenizerChoice:
+def tokenizer_choice(options: Mapping[str, Any], default: str = "bpe") -> cr.TokenizerChoice:
     """Return the tokenizer that the options of `tokenizer_options` choose."""
+    if options["vocabulary"] is not None:
+        default = "word"  # a list of words
     names = ("vocab_size", "min_count", "vocabulary")
     return cr.TokenizerChoice(options["tokenizer"] or default, **{name: options[name] for name in names})
 
 
 def given_tokenizer(options: Mapping[str, Any]) -> cr.TokenizerChoice | None:
-    """Return the tokenizer if any of its options is given, else None; a size or vocabulary alone is for BPE."""
+    """Return the tokenizer if any of its options is given, else None."""
     is_given = any(options[name] is not None for name in ("tokenizer", "vocab_size", "vocabulary"))
-    return tokenizer_choice(options, "bpe") if is_given or options["min_count"] > 1 else None
+    return tokenizer_choice(options) if is_given or options["min_count"] > 1 else None
 
 
 def _tokenizers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 @rare(opt.option("--run DIR", "Checkpoints and measurements of kinds that train for long. [default: OUT.run]"))
 @texts.held_out_option("Text to tune on; repeatable. [default: 5 % of CORPUS where the kind tunes on some]")
 @tokenizer_options(None)
+@opt.option(
+    "--mask/--no-mask",
+    "Read times, numbers, hexadecimal strings and addresses as zeros. [default: for files that end in .log]",
+    default=None,
+)
 @rare(texts.source_tokenizer)
 @texts.context_option()
 @opt.minutes("The most time to train: short for --set minutes=M.")
@@ -64,11 +69,11 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
     """
     from chainrule.contract.kinds import find_kind, learns_as
     from chainrule.contract.tasks import find_task
-    from chainrule.runs.train import check_executor, train_kind
+    from chainrule.runs.train import check_executor, device_for, train_kind
     from chainrule.settings import parse, split_words
     from chainrule.system.disk import holding
     from chainrule.training.checkpoints.run_folder import check_output, checkpoint_folders, remove_checkpoints
-    from chainrule.training.team import choose_own_device, rank, restarts
+    from chainrule.training.team import rank, restarts
 
     run_folder, resume = Path(options["run"] or f"{out.rstrip('/')}.run"), options["resume"]
     is_first = rank() == 0  # of the processes that torchrun started, only the first writes
@@ -82,13 +87,18 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
     if options["keep"] and not kept:
         raise click.UsageError("this training has no checkpoints to --keep")
     the_kind.check(the_settings, options["device"])
-    check_executor(the_kind, the_settings, options["executor"], choose_own_device(options["device"]))
+    check_executor(
+        the_kind, the_settings, options["executor"], device_for(the_kind, the_settings, options["device"])
+    )
     tokenizer, sources = tokenizer_choice(options, the_kind.tokenizer), options["source_tokenizer"]
     tokenizer.check()
     if sources is not None:
         if not find_task(the_kind.task).has_sources:
             raise click.UsageError(f"the kind {kind} has no sources: leave out --source-tokenizer")
         cr.TokenizerChoice(sources).check()
+    if options["mask"] is None and (is_log := all(map(_is_log, corpus))):
+        options["mask"] = is_log
+        terminal_progress().note("times, numbers and addresses of logs are read as zeros: --no-mask keeps them")
     task = learns_as(the_kind, the_settings)
     text, valid = texts.open_examples(options, task, corpus, options["held_out"] or None)
     with holding(run_folder) if kept and is_first else nullcontext(), opened_executor(options) as executor:
@@ -117,6 +127,11 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
             raise Interrupted("stopped before the first step: nothing is kept", signal.SIGINT) from None
         if is_first:
             _finish(lm, out, None if options["keep"] or not kept else run_folder, overwrite, as_json)
+
+
+def _is_log(name: str) -> bool:
+    """Return True if a file is a log by its name."""
+    return name.lower().removesuffix(".gz").removesuffix(".zst").endswith(".log")
 
 
 def _with_minutes(settings: dict[str, str], minutes: float | None, kind: Kind) -> dict[str, str]:
