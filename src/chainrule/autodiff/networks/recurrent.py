@@ -28,7 +28,8 @@ from chainrule.autodiff.networks.network import (
 from chainrule.autodiff.tape.modules import Add, Linear, MatMul, Mean, Multiply, Scale
 from chainrule.autodiff.tape.moves import Slice, Stack, Transpose
 from chainrule.autodiff.tape.nodes import Array, Node, Value
-from chainrule.autodiff.tape.tape import Module
+from chainrule.autodiff.tape.recurrence import ElmanLayer, GruLayer, LstmLayer
+from chainrule.autodiff.tape.tape import Module, current_tape
 from chainrule.networks.config import GATES, PARTS, RecurrentConfig
 from chainrule.networks.memory import RecurrentMemory
 
@@ -114,6 +115,10 @@ class TapeRecurrent(TapeNetwork):
         U_kept = dropout(U, self.config.weight_dropout, randomness)
         # W x_t + b does not depend on the state: all times at once
         Wx = Linear().apply_fwd(x_TBD, W, b)
+        if is_token_TB is None and (randomness is not None or not current_tape().is_recording):
+            # all times in one module; pictures and diagnoses, which record without randomness, need every step
+            layer = self._whole_layer().apply_fwd(Wx, U_kept, d, *state)
+            return layer, tuple(Value(part, "state") for part in layer.last)
         cell, outputs = find_cell(self.config.cell, self.config.activation), []
         for t in range(len(Wx.out_tensor)):
             Uh = Linear().apply_fwd(state[0], U_kept, d)
@@ -122,6 +127,11 @@ class TapeRecurrent(TapeNetwork):
             outputs.append(new[0])
             state = new if is_token_TB is None else _keep_where(is_token_TB[t], new, state)
         return Stack(axis=0).apply_fwd(*outputs), state
+
+    def _whole_layer(self) -> ElmanLayer | LstmLayer | GruLayer:
+        if self.config.cell == "elman":
+            return ElmanLayer(self.config.activation)
+        return LstmLayer() if self.config.cell == "lstm" else GruLayer()
 
     def _first(self, batch_size: int, memory: RecurrentMemory | None = None) -> list[CellState]:
         """The state of each layer before the first token: that of the memory, zeros, or learned vectors."""

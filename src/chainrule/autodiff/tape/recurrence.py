@@ -1,0 +1,156 @@
+"""Whole recurrent layers as single modules: the same numbers as `networks/cells.py` step by step, far faster.
+
+A step of a cell on the tape is a dozen modules. Training needs none of their names, so a layer reads all times in
+one module, with one product for each time. `cells.py` is the reference.
+
+    inputs: Wx_TBG = W x_t + b for all times, U [G, H], d [G], and the state before: h_BH, for an LSTM c_BH too
+    value:  h_TBH, the outputs at all times; `last` is the state after the last one
+
+Axes: T time, B batch, G gates side by side, H units.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from chainrule.autodiff.tape.nodes import Array
+from chainrule.autodiff.tape.tape import Module
+
+
+class _RecurrentLayer(Module):
+    last: tuple[Array, ...]
+
+    def _inputs(self) -> tuple[Array, ...]:
+        return tuple(node.out_tensor for node in self.in_modules)
+
+    def _weight_gradients(self, g_TBG: Array, h_TBH: Array) -> tuple[Array, Array]:
+        """Return dL/dU and dL/dd from the gradient of U h_{t-1} + d at all times."""
+        _, U, _, h_BH, *_ = self._inputs()
+        before_TBH = self.empty(h_TBH.shape, h_TBH.dtype)
+        before_TBH[0], before_TBH[1:] = h_BH, h_TBH[:-1]
+        rows = g_TBG.reshape(-1, len(U))
+        return rows.T @ before_TBH.reshape(len(rows), -1), rows.sum(axis=0)
+
+
+class ElmanLayer(_RecurrentLayer):
+    """h_t = f(W x_t + b + U h_{t-1} + d), where f is tanh or ReLU."""
+
+    def __init__(self, activation: str = "tanh") -> None:
+        self.is_relu = activation == "relu"
+
+    def forward(self, Wx_TBG: Array, U: Array, d: Array, h_BH: Array) -> Array:
+        h_TBH = self.empty(Wx_TBG.shape, Wx_TBG.dtype)
+        for Wx, h in zip(Wx_TBG, h_TBH, strict=True):
+            np.matmul(h_BH, U.T, out=h)
+            h += Wx
+            h += d
+            np.maximum(h, 0, out=h) if self.is_relu else np.tanh(h, out=h)
+            h_BH = h
+        self.last = (h_BH,)
+        return h_TBH
+
+    def backward(self, g: Array) -> tuple[Array | None, ...]:
+        _, U, *_ = self._inputs()
+        h_TBH = self.out_tensor
+        g_TBG, dh = self.empty(g.shape, g.dtype), np.zeros_like(g[0])
+        for t in reversed(range(len(g))):
+            slope = (h_TBH[t] > 0) if self.is_relu else 1 - h_TBH[t] ** 2
+            np.multiply(g[t] + dh, slope, out=g_TBG[t])
+            dh = g_TBG[t] @ U
+        return g_TBG, *self._weight_gradients(g_TBG, h_TBH), dh
+
+
+class LstmLayer(_RecurrentLayer):
+    """c_t = f_t ⊙ c_{t-1} + i_t ⊙ g_t and h_t = o_t ⊙ tanh(c_t), with i, f, o = σ(...) and g = tanh(...)."""
+
+    def forward(self, Wx_TBG: Array, U: Array, d: Array, h_BH: Array, c_BH: Array) -> Array:
+        T, B, G = Wx_TBG.shape
+        H, dtype = G // 4, Wx_TBG.dtype
+        gates_TBG, h_TBH, tanh_TBH = (self.empty((T, B, n), dtype) for n in (G, H, H))
+        c_TBH = self.empty((T + 1, B, H), dtype)
+        c_TBH[0] = c_BH
+        for t in range(T):
+            gates = np.matmul(h_BH, U.T, out=gates_TBG[t])
+            gates += Wx_TBG[t]
+            gates += d
+            _activate(gates, slice(2 * H, 3 * H))
+            i, f, g, o = (gates[:, n * H : (n + 1) * H] for n in range(4))
+            np.multiply(f, c_TBH[t], out=c_TBH[t + 1])
+            c_TBH[t + 1] += i * g
+            h_BH = np.multiply(o, np.tanh(c_TBH[t + 1], out=tanh_TBH[t]), out=h_TBH[t])
+        self.last, self._kept = (h_BH, c_TBH[T]), (gates_TBG, c_TBH, tanh_TBH)
+        return h_TBH
+
+    def backward(self, g: Array) -> tuple[Array | None, ...]:
+        _, U, *_ = self._inputs()
+        gates_TBG, c_TBH, tanh_TBH = self._kept
+        T, _, H = g.shape
+        g_TBG, dh, dc = self.empty(gates_TBG.shape, g.dtype), np.zeros_like(g[0]), np.zeros_like(g[0])
+        for t in reversed(range(T)):
+            (i, f, candidate, o), (di, df, dg, do) = (
+                [part[:, n * H : (n + 1) * H] for n in range(4)] for part in (gates_TBG[t], g_TBG[t])
+            )
+            dh = g[t] + dh
+            dc = dc + dh * o * (1 - tanh_TBH[t] ** 2)
+            np.multiply(dc * candidate, i * (1 - i), out=di)
+            np.multiply(dc * c_TBH[t], f * (1 - f), out=df)
+            np.multiply(dc * i, 1 - candidate**2, out=dg)
+            np.multiply(dh * tanh_TBH[t], o * (1 - o), out=do)
+            dc, dh = dc * f, g_TBG[t] @ U
+        return g_TBG, *self._weight_gradients(g_TBG, self.out_tensor), dh, dc
+
+
+class GruLayer(_RecurrentLayer):
+    """h_t = (1 - z_t) ⊙ n_t + z_t ⊙ h_{t-1} with n_t = tanh(W_n x_t + b_n + r_t ⊙ (U_n h_{t-1} + d_n))."""
+
+    def forward(self, Wx_TBG: Array, U: Array, d: Array, h_BH: Array) -> Array:
+        T, B, G = Wx_TBG.shape
+        H, dtype = G // 3, Wx_TBG.dtype
+        gates_TBG, Uh_TBH, h_TBH = (self.empty((T, B, n), dtype) for n in (G, H, H))
+        for t in range(T):
+            gates = np.matmul(h_BH, U.T, out=gates_TBG[t])
+            gates += d
+            Uh_TBH[t] = gates[:, 2 * H :]
+            gates[:, : 2 * H] += Wx_TBG[t, :, : 2 * H]
+            _activate(gates[:, : 2 * H])
+            r, z, n = (gates[:, m * H : (m + 1) * H] for m in range(3))
+            np.multiply(r, Uh_TBH[t], out=n)
+            n += Wx_TBG[t, :, 2 * H :]
+            np.tanh(n, out=n)
+            h_BH = np.add(n, z * (h_BH - n), out=h_TBH[t])
+        self.last, self._kept = (h_BH,), (gates_TBG, Uh_TBH)
+        return h_TBH
+
+    def backward(self, g: Array) -> tuple[Array | None, ...]:
+        _, U, _, h_BH = self._inputs()
+        (gates_TBG, Uh_TBH), h_TBH = self._kept, self.out_tensor
+        T, _, H = g.shape
+        g_TBG, gU_TBG, dh = (
+            self.empty(gates_TBG.shape, g.dtype),
+            self.empty(gates_TBG.shape, g.dtype),
+            np.zeros_like(g[0]),
+        )
+        for t in reversed(range(T)):
+            r, z, n = (gates_TBG[t, :, m * H : (m + 1) * H] for m in range(3))
+            dr, dz, dn = (g_TBG[t, :, m * H : (m + 1) * H] for m in range(3))
+            dh = g[t] + dh
+            np.multiply(dh * (1 - z), 1 - n**2, out=dn)
+            np.multiply(dh * ((h_TBH[t - 1] if t else h_BH) - n), z * (1 - z), out=dz)
+            np.multiply(dn * Uh_TBH[t], r * (1 - r), out=dr)
+            gU_TBG[t] = g_TBG[t]
+            gU_TBG[t, :, 2 * H :] *= r
+            dh = dh * z + gU_TBG[t] @ U
+        return g_TBG, *self._weight_gradients(gU_TBG, h_TBH), dh
+
+
+def _activate(sums_BG: Array, tanh: slice | None = None) -> None:
+    """Apply σ to all columns in place, and tanh to the columns of one gate: σ(x) = tanh(x / 2) / 2 + 1/2."""
+    sums_BG *= 0.5
+    if tanh is not None:
+        sums_BG[:, tanh] *= 2
+    np.tanh(sums_BG, out=sums_BG)
+    candidate = None if tanh is None else sums_BG[:, tanh].copy()
+    sums_BG *= 0.5
+    sums_BG += 0.5
+    if tanh is not None:
+        sums_BG[:, tanh] = candidate
