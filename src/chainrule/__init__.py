@@ -9,7 +9,7 @@ A string is text, and a list of strings is several texts; a file is a `pathlib.P
 famous toy. A model is trained on them: a trigram model that knows only what it has counted (maximum likelihood).
 
 >>> corpus = ["i love cats", "i love dogs", "cats chase mice"]
->>> lm = cr.train("ngram", corpus, order=3, smoothing="mle")
+>>> lm = cr.train("ngram", corpus, order=3, smoothing="mle", tokenizer="word")
 
 Its tokenizer turns text into small integers and back. 0, 1 and 2 are <unk>, <s> and </s>, which no text becomes.
 
@@ -29,7 +29,7 @@ What was never counted is impossible, and a perplexity that has to cover it is i
 
 >>> lm.perplexity("i love mice")
 inf
->>> smooth = cr.train("ngram", corpus, order=3, smoothing="laplace")
+>>> smooth = cr.train("ngram", corpus, order=3, smoothing="laplace", tokenizer="word")
 >>> round(smooth.perplexity("i love mice"), 2)
 5.59
 

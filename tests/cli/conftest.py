@@ -119,5 +119,5 @@ def _written(path: Path, text: str) -> Path:
 
 
 def _trained(folder: Path, corpus: Path, **options: Any) -> Path:
-    cr.train("ngram", corpus, **options, tokenizer="word").save(folder)
+    cr.train("ngram", corpus, **{"tokenizer": "word", **options}).save(folder)
     return folder

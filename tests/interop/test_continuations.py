@@ -24,7 +24,9 @@ CHOICES: list[dict[str, Any]] = [
 
 
 def trained(context: str = "line", **choice: Any) -> cr.LanguageModel:
-    return cr.train("ngram", TEXTS, order=3, smoothing="witten-bell", context=context, **choice, tokenizer="word")
+    return cr.train(
+        "ngram", TEXTS, order=3, smoothing="witten-bell", context=context, **{"tokenizer": "word", **choice}
+    )
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: str(choice["tokenizer"]))

@@ -147,7 +147,7 @@ def test_a_run_that_is_resumed_is_the_same(tmp_path: Path) -> None:
         )
         return dict(model.tensors())
 
-    whole = train(tmp_path / "whole", 12, tokenizer="word")
-    train(tmp_path / "parts", 5, tokenizer="word")
-    resumed = train(tmp_path / "parts", 12, resume=True, tokenizer="word")
+    whole = train(tmp_path / "whole", 12)
+    train(tmp_path / "parts", 5)
+    resumed = train(tmp_path / "parts", 12, resume=True)
     assert all((whole[name] == resumed[name]).all() for name in whole)

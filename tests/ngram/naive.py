@@ -52,7 +52,7 @@ def train_on(
     """The model that the package makes of ids."""
     held_out = None if valid is None else encoded(valid)
     data = TrainingData(tokenizer_of(vocab_size), encoded(ids), held_out, context, progress=progress)
-    lm = train(NgramSettings(**settings), data, tokenizer="word")
+    lm = train(NgramSettings(**settings), data)
     assert isinstance(lm, NgramModel)
     return lm
 

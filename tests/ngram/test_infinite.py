@@ -177,7 +177,7 @@ def followed(ids: list[int], context: Context, h: list[int], w: int) -> int:
 @given(texts | repeats, texts, st.sampled_from(CONTEXTS))
 def test_compiled_walks_are_the_slow_ones(text: list[list[int]], rows: list[list[int]], context: Context) -> None:
     words = "\n".join(" ".join("abc"[token - 3] for token in line) for line in text) + "\n"
-    slow, fast = train(words, context, tokenizer="word"), train(words, context, few=COMPILED, tokenizer="word")
+    slow, fast = train(words, context), train(words, context, few=COMPILED)
     size = slow.tokenizer.vocab_size
     ids = pad([[token % size for token in row] for row in rows])
     np.testing.assert_array_equal(fast.score(ids), slow.score(ids))
@@ -194,7 +194,7 @@ def test_compiled_walks_are_the_slow_ones(text: list[list[int]], rows: list[list
 
 def test_a_long_row_is_walked_in_pieces() -> None:
     text = " ".join("ab"[i * i % 7 % 2] for i in range(3000)) + "\n"
-    slow, fast = train(text, "stream", tokenizer="word"), train(text, "stream", few=COMPILED, tokenizer="word")
+    slow, fast = train(text, "stream"), train(text, "stream", few=COMPILED)
     row = slow.sequences(text)[0].astype(np.int64)[None]
     np.testing.assert_array_equal(fast.score(row), slow.score(row))
 
@@ -234,7 +234,7 @@ def test_by_hand() -> None:
 @given(texts | repeats, texts, st.sampled_from(CONTEXTS))
 def test_every_context_sums_to_one(text: list[list[int]], rows: list[list[int]], context: Context) -> None:
     words = "\n".join(" ".join("abc"[token - 3] for token in line) for line in text) + "\n"
-    lm = train(words, context, tokenizer="word")
+    lm = train(words, context)
     ids = pad([[token % lm.tokenizer.vocab_size for token in row] for row in rows])
     state = lm.extend(lm.start(len(ids)), ids)
     np.testing.assert_allclose(np.exp(lm.next_log_probs(state)).sum(axis=1), 1.0, atol=1e-9)

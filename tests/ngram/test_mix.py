@@ -24,7 +24,9 @@ HELD_OUT = "i love mice\nmice love cheese\ndogs chase zebras\n"
 
 
 def trained(text: str, order: int = 3, smoothing: str = "witten-bell", **options: object) -> NgramModel:
-    lm = cr.train("ngram", cr.Corpus.from_text(text), order=order, smoothing=smoothing, **options, tokenizer="word")
+    lm = cr.train(
+        "ngram", cr.Corpus.from_text(text), order=order, smoothing=smoothing, **{"tokenizer": "word", **options}
+    )
     assert isinstance(lm, NgramModel)
     return lm
 

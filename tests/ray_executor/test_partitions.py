@@ -72,8 +72,8 @@ def test_models_are_the_same_bit_for_bit(
 ) -> None:
     monkeypatch.setattr("chainrule.ngram.store.trie._GROUPS_AT_ONCE", 64)
     monkeypatch.setattr("chainrule.ngram.estimate.passes._COUNTED_AT_ONCE", 10_000)
-    expected = train(NgramSettings(**settings), data, tokenizer="word")
-    found = train(NgramSettings(**settings), replace(data, executor=threads), tokenizer="word")
+    expected = train(NgramSettings(**settings), data)
+    found = train(NgramSettings(**settings), replace(data, executor=threads))
     assert found.metrics == expected.metrics
     assert found.tensors().keys() == expected.tensors().keys()
     for name, array in expected.tensors().items():
@@ -81,7 +81,7 @@ def test_models_are_the_same_bit_for_bit(
 
 
 def test_files_go_when_nobody_uses_them(data: TrainingData, threads: Threads, tmp_path: Path) -> None:
-    lm = train(NgramSettings(order=3), replace(data, executor=threads), tokenizer="word")
+    lm = train(NgramSettings(order=3), replace(data, executor=threads))
     lm.save(tmp_path / "model")
     del lm
     assert list((tmp_path / "work").iterdir()) == []

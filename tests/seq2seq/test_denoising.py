@@ -129,9 +129,9 @@ def test_a_pretraining_that_is_resumed_is_the_same(tmp_path: Path) -> None:
         model = cr.train("seq2seq", LINES, tokenizer="word", pretrain="spans", run=run, resume=resume, **settings)
         return dict(model.tensors())
 
-    whole = train(tmp_path / "whole", 8, tokenizer="word")
-    train(tmp_path / "parts", 3, tokenizer="word")
-    resumed = train(tmp_path / "parts", 8, resume=True, tokenizer="word")
+    whole = train(tmp_path / "whole", 8)
+    train(tmp_path / "parts", 3)
+    resumed = train(tmp_path / "parts", 8, resume=True)
     assert all((whole[name] == resumed[name]).all() for name in whole)
 
 

@@ -150,7 +150,7 @@ def test_minutes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TorchEngine, "mean_nats", slow_validation)
     values = {"batch": 64, "length": 8, "minutes": 1, "schedule": "linear", "precision": "float32"}
     began = clock.now
-    trained = train(seeded(Bigram), parse(TrainingSettings, values), data(), tokenizer="word")
+    trained = train(seeded(Bigram), parse(TrainingSettings, values), data())
     assert trained.state.decisions.total is None
     assert trained.state.seconds == clock.now - began == pytest.approx(60, abs=0.2)
     assert 560 < trained.state.step < 600
@@ -172,9 +172,7 @@ def test_a_machine_that_slows_down_ends_in_time(monkeypatch: pytest.MonkeyPatch)
         clock.now += 0.01 + (clock.now - 1000) / 10
 
     monkeypatch.setattr(TorchEngine, "take_step", ever_slower)
-    trained = train(
-        seeded(Bigram), parse(TrainingSettings, {"batch": 64, "length": 8, "minutes": 1}), data(), tokenizer="word"
-    )
+    trained = train(seeded(Bigram), parse(TrainingSettings, {"batch": 64, "length": 8, "minutes": 1}), data())
     assert trained.state.seconds <= 60 * 1.1 + 0.1  # the last step takes a tenth of the time
     assert trained.state.history[-1]["step"] == trained.state.step
 
@@ -189,10 +187,7 @@ def test_of_minutes_and_steps_the_first_to_end_counts(monkeypatch: pytest.Monkey
     monkeypatch.setattr(TorchEngine, "take_step", slow_step)
     values = {"batch": 64, "length": 8, "precision": "float32"}  # a trial of another one would take its time
     limits = {"minutes": 10, "steps": 50}, {"minutes": 1, "steps": 500}
-    runs = [
-        train(seeded(Bigram), parse(TrainingSettings, {**values, **one}), data(), tokenizer="word")
-        for one in limits
-    ]
+    runs = [train(seeded(Bigram), parse(TrainingSettings, {**values, **one}), data()) for one in limits]
     assert [run.state.step for run in runs] == [50, 60]
 
 
@@ -201,7 +196,6 @@ def test_there_is_one_step_however_short_the_time() -> None:
         seeded(Bigram),
         parse(TrainingSettings, {"batch": 64, "length": 8, "minutes": 1e-9}),
         data(),
-        tokenizer="word",
     )
     assert trained.state.step == len(trained.state.history) == 1
 

@@ -181,7 +181,7 @@ def test_a_checkpoint_from_before_there_were_engines_goes_on(
 def test_a_run_does_not_start_over_existing_checkpoints(tmp_path: Path) -> None:
     trained(tmp_path, *CASES[0])
     with pytest.raises(SettingsError, match="can be resumed"):
-        train(seeded(Bigram), settings(), data(run=tmp_path), tokenizer="word")
+        train(seeded(Bigram), settings(), data(run=tmp_path))
     (tmp_path / "checkpoints" / "mine.txt").write_text("keep")
     remove_checkpoints(tmp_path)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["mine.txt"]
@@ -189,10 +189,10 @@ def test_a_run_does_not_start_over_existing_checkpoints(tmp_path: Path) -> None:
 
 def test_nothing_to_resume_is_said(tmp_path: Path) -> None:
     progress = Listening()
-    train(seeded(Bigram), settings(), data(run=tmp_path, resume=True, progress=progress), tokenizer="word")
+    train(seeded(Bigram), settings(), data(run=tmp_path, resume=True, progress=progress))
     assert "there is no checkpoint: training begins anew" in progress.notes[0]
     with pytest.raises(SettingsError, match="needs the run folder"):
-        train(seeded(Bigram), settings(), data(resume=True), tokenizer="word")
+        train(seeded(Bigram), settings(), data(resume=True))
 
 
 # -- damage -----------------------------------------------------------------------------------------------
@@ -233,7 +233,6 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
         seeded(Recurrent, dropout=0.3),
         settings("adam", "tail"),
         data(run=tmp_path, resume=True, progress=progress),
-        tokenizer="word",
     )
     assert len(progress.notes) == 1
     assert "step-000030" in progress.notes[0]
@@ -267,9 +266,7 @@ def test_a_full_disk_does_not_end_a_run(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(checkpoint, "write_tensors", full)
     progress = Listening()
-    found = train(
-        seeded(Bigram, dropout=0.3), settings(minutes=0), data(run=tmp_path, progress=progress), tokenizer="word"
-    )
+    found = train(seeded(Bigram, dropout=0.3), settings(minutes=0), data(run=tmp_path, progress=progress))
     assert kept == {"step-000004"}
     assert len(progress.notes) == 4
     assert "checkpoint of step 5 could not be written: [Errno 28] No space left" in progress.notes[0]
@@ -296,7 +293,7 @@ def test_a_finished_training_is_not_lost_with_its_checkpoint(
 ) -> None:
     monkeypatch.setattr(checkpoint, "write_tensors", full_disk)
     progress = Listening()
-    found = train(seeded(Bigram), settings(), data(run=tmp_path, progress=progress), tokenizer="word")
+    found = train(seeded(Bigram), settings(), data(run=tmp_path, progress=progress))
     assert found.state.step == 40
     assert [
         ("step 40 could not be written" in note, "the model is complete" in note) for note in progress.notes
@@ -353,7 +350,7 @@ def test_another_training_is_not_resumed(change: dict[str, Any], expected: str, 
     trained(tmp_path, *CASES[0])
     texts = replace(data(run=tmp_path, resume=True), **change.get("data", {}))
     with pytest.raises(TrainingError, match=f"not the training that the checkpoint is of .*{expected}"):
-        train(change.get("network", seeded(Bigram)), change.get("settings", settings()), texts, tokenizer="word")
+        train(change.get("network", seeded(Bigram)), change.get("settings", settings()), texts)
 
 
 def test_a_fingerprint_that_one_side_lacks_is_not_compared() -> None:
@@ -368,7 +365,7 @@ def test_a_fingerprint_that_one_side_lacks_is_not_compared() -> None:
 def test_settings_without_effect_may_change(tmp_path: Path) -> None:
     trained(tmp_path, *CASES[0])
     other = replace(settings(), checkpoint_minutes=5, sample_every=1)
-    train(seeded(Bigram, dropout=0.3), other, data(run=tmp_path, resume=True), tokenizer="word")
+    train(seeded(Bigram, dropout=0.3), other, data(run=tmp_path, resume=True))
 
 
 def test_a_run_that_broke_leaves_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -469,10 +466,10 @@ def test_checkpoints_are_minutes_apart_and_time_goes_on(tmp_path: Path, monkeypa
     chosen = parse(TrainingSettings, {"steps": 20, "validate_every": 20, "checkpoint_minutes": 1})
     with monkeypatch.context() as patched, pytest.raises(RuntimeError, match="power failure"):
         patched.setattr(loop.Loop, "_validate", power_failure)
-        train(seeded(Bigram), chosen, data(run=tmp_path), tokenizer="word")
+        train(seeded(Bigram), chosen, data(run=tmp_path))
     assert clock.saved == [6, 12, 18]
     clock.now = 5.0  # another process, another clock
-    trained = train(seeded(Bigram), chosen, data(run=tmp_path, resume=True), tokenizer="word")
+    trained = train(seeded(Bigram), chosen, data(run=tmp_path, resume=True))
     assert trained.state.seconds == 200
 
 
@@ -485,14 +482,14 @@ def test_a_training_whose_steps_were_too_large_goes_on_with_smaller_ones(
 ) -> None:
     with monkeypatch.context() as patched, pytest.raises(Interrupted):
         stopping(patched, 5)
-        train(seeded(Bigram), settings(), data(run=tmp_path), tokenizer="word")
+        train(seeded(Bigram), settings(), data(run=tmp_path))
     smaller = replace(settings(), learning_rate=1e-9, clip=0.1)
-    found = train(seeded(Bigram), smaller, data(run=tmp_path, resume=True), tokenizer="word")
+    found = train(seeded(Bigram), smaller, data(run=tmp_path, resume=True))
     assert found.state.step == 40
     for name, weight in seeded(Bigram).state_dict().items():  # five steps of at most 0.02 an entry, and no more
         assert np.abs(found.last[name] - weight.numpy()).max() <= 5 * 0.021
     with pytest.raises(TrainingError, match="settings batch: 64 then, 32 now"):
-        train(seeded(Bigram), replace(settings(), batch=32), data(run=tmp_path, resume=True), tokenizer="word")
+        train(seeded(Bigram), replace(settings(), batch=32), data(run=tmp_path, resume=True))
 
 
 # -- another length ---------------------------------------------------------------------------------------
@@ -506,20 +503,18 @@ def test_a_resumed_run_may_have_another_length(
     constant = replace(settings(), schedule="constant", warmup=0.0, validate_every=10)
     with monkeypatch.context() as patched, pytest.raises(Interrupted):
         stopping(patched, 12)
-        train(seeded(Bigram), constant, data(run=tmp_path), tokenizer="word")
+        train(seeded(Bigram), constant, data(run=tmp_path))
     progress, longer_settings = Listening(), replace(constant, **longer)
-    found = train(
-        seeded(Bigram), longer_settings, data(run=tmp_path, resume=True, progress=progress), tokenizer="word"
-    )
+    found = train(seeded(Bigram), longer_settings, data(run=tmp_path, resume=True, progress=progress))
     assert found.state.step == steps
     assert progress.notes == [f"12 steps are done, of {steps}; the plan was 40"]
-    assert_same(found, train(seeded(Bigram), longer_settings, data(), tokenizer="word"))
+    assert_same(found, train(seeded(Bigram), longer_settings, data()))
 
 
 def test_a_resumed_run_cannot_be_shorter_than_it_is(tmp_path: Path) -> None:
-    train(seeded(Bigram), settings(), data(run=tmp_path), tokenizer="word")
+    train(seeded(Bigram), settings(), data(run=tmp_path))
     with pytest.raises(SettingsError, match="40 steps are done, and no more are asked for"):
-        train(seeded(Bigram), replace(settings(), steps=39), data(run=tmp_path, resume=True), tokenizer="word")
+        train(seeded(Bigram), replace(settings(), steps=39), data(run=tmp_path, resume=True))
 
 
 @pytest.mark.parametrize("stop", [7, 15])
@@ -528,40 +523,38 @@ def test_a_run_may_end_where_it_stands(stop: int, tmp_path: Path, monkeypatch: p
     validating = replace(settings(), validate_every=10)
     with monkeypatch.context() as patched, pytest.raises(Interrupted):
         stopping(patched, stop)
-        train(seeded(Bigram), validating, data(run=tmp_path), tokenizer="word")
-    found = train(
-        seeded(Bigram), replace(validating, steps=stop), data(run=tmp_path, resume=True), tokenizer="word"
-    )
+        train(seeded(Bigram), validating, data(run=tmp_path))
+    found = train(seeded(Bigram), replace(validating, steps=stop), data(run=tmp_path, resume=True))
     assert found.state.step == found.state.history[-1]["step"] == stop
     assert found.state.best_loss is not None
 
 
 def test_a_run_that_stalled_goes_on_with_more_patience(tmp_path: Path) -> None:
     stalling = replace(settings(), learning_rate=1e-9, validate_every=2, patience=3, schedule="constant")
-    first = train(seeded(Bigram), stalling, data(run=tmp_path), tokenizer="word")
+    first = train(seeded(Bigram), stalling, data(run=tmp_path))
     assert first.state.step < 40
     more = replace(stalling, patience=5)
-    found = train(seeded(Bigram), more, data(run=tmp_path, resume=True), tokenizer="word")
-    assert_same(found, train(seeded(Bigram), more, data(), tokenizer="word"))
+    found = train(seeded(Bigram), more, data(run=tmp_path, resume=True))
+    assert_same(found, train(seeded(Bigram), more, data()))
     assert first.state.step < found.state.step
 
 
 def test_a_run_that_patience_ended_needs_more_of_it_to_be_longer(tmp_path: Path) -> None:
     stalling = replace(settings(), learning_rate=1e-9, validate_every=2, patience=3, schedule="constant")
-    train(seeded(Bigram), stalling, data(run=tmp_path), tokenizer="word")
+    train(seeded(Bigram), stalling, data(run=tmp_path))
     with pytest.raises(
         SettingsError, match=r"3 validations in a row found nothing better: .* more patience than 3"
     ):
-        train(seeded(Bigram), replace(stalling, steps=50), data(run=tmp_path, resume=True), tokenizer="word")
+        train(seeded(Bigram), replace(stalling, steps=50), data(run=tmp_path, resume=True))
 
 
 def test_a_longer_run_validates_as_often_as_one_that_was_planned_so(tmp_path: Path) -> None:
     """Every step where there are ten steps, but not where there are a hundred; metrics.jsonl tells."""
     constant = replace(settings(), schedule="constant", warmup=0.0)
-    train(seeded(Bigram), replace(constant, steps=10), data(run=tmp_path), tokenizer="word")
+    train(seeded(Bigram), replace(constant, steps=10), data(run=tmp_path))
     longer = replace(constant, steps=100)
-    found = train(seeded(Bigram), longer, data(run=tmp_path, resume=True), tokenizer="word")
-    fresh = train(seeded(Bigram), longer, data(), tokenizer="word")
+    found = train(seeded(Bigram), longer, data(run=tmp_path, resume=True))
+    fresh = train(seeded(Bigram), longer, data())
     assert [one["step"] for one in found.state.history if one["step"] > 10] == [
         one["step"] for one in fresh.state.history if one["step"] > 10
     ]
@@ -578,41 +571,36 @@ def test_a_tail_that_is_none_any_more_is_not_averaged(
     constant = replace(settings("adamw", "tail"), schedule="constant", warmup=0.0, validate_every=50)
     with monkeypatch.context() as patched, pytest.raises(Interrupted):
         stopping(patched, stop)
-        train(seeded(Bigram), constant, data(run=tmp_path), tokenizer="word")
+        train(seeded(Bigram), constant, data(run=tmp_path))
     longer = replace(constant, steps=100)
-    found = train(seeded(Bigram), longer, data(run=tmp_path, resume=True), tokenizer="word")
-    assert_same(found, train(seeded(Bigram), longer, data(), tokenizer="word"))
+    found = train(seeded(Bigram), longer, data(run=tmp_path, resume=True))
+    assert_same(found, train(seeded(Bigram), longer, data()))
 
 
 def test_a_moving_mean_moves_as_the_longer_run_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     constant = replace(settings("adamw", "ema"), schedule="constant", warmup=0.0, validate_every=20)
     with monkeypatch.context() as patched, pytest.raises(Interrupted):
         stopping(patched, 2)  # of 100 steps 5 are in the mean, of 40 two
-        train(seeded(Bigram), constant, data(run=tmp_path), tokenizer="word")
+        train(seeded(Bigram), constant, data(run=tmp_path))
     longer = replace(constant, steps=100)
-    found = train(seeded(Bigram), longer, data(run=tmp_path, resume=True), tokenizer="word")
-    assert_same(found, train(seeded(Bigram), longer, data(), tokenizer="word"))
+    found = train(seeded(Bigram), longer, data(run=tmp_path, resume=True))
+    assert_same(found, train(seeded(Bigram), longer, data()))
 
 
 def test_parts_may_be_others(tmp_path: Path) -> None:
     for make, forgets in ((Bigram, False), (Recurrent, True)):
         run, progress = tmp_path / make.__name__, Listening()
-        train(seeded(make), settings(), data(run=run), tokenizer="word")
+        train(seeded(make), settings(), data(run=run))
         for steps in (50, 51):  # the second time they are no others
             other = replace(settings(), device_batch=8, steps=steps)
-            assert (
-                train(
-                    seeded(make), other, data(run=run, resume=True, progress=progress), tokenizer="word"
-                ).state.step
-                == steps
-            )
+            assert train(seeded(make), other, data(run=run, resume=True, progress=progress)).state.step == steps
         assert sum("is dropped" in note for note in progress.notes) == forgets
 
 
 def test_precision_may_be_another(tmp_path: Path) -> None:
-    train(seeded(Bigram), settings(), data(run=tmp_path), tokenizer="word")
+    train(seeded(Bigram), settings(), data(run=tmp_path))
     other = replace(settings(), steps=50, precision="bfloat16")
-    assert train(seeded(Bigram), other, data(run=tmp_path, resume=True), tokenizer="word").state.decisions.bfloat16
+    assert train(seeded(Bigram), other, data(run=tmp_path, resume=True)).state.decisions.bfloat16
 
 
 def test_what_was_remembered_in_another_precision_goes_on_in_that_of_now() -> None:
@@ -637,12 +625,7 @@ def test_code_may_be_compiled_from_then_on(
     """Eight rows in parts of three: compiled code takes three in the last part too, of which one is PAD."""
     monkeypatch.setattr(torch, "compile", lambda function, dynamic: function)
     progress = Listening()
-    train(seeded(Recurrent), replace(settings(), compile=before), data(run=tmp_path), tokenizer="word")
+    train(seeded(Recurrent), replace(settings(), compile=before), data(run=tmp_path))
     again = replace(settings(), compile=after, steps=50)
-    assert (
-        train(
-            seeded(Recurrent), again, data(run=tmp_path, resume=True, progress=progress), tokenizer="word"
-        ).state.step
-        == 50
-    )
+    assert train(seeded(Recurrent), again, data(run=tmp_path, resume=True, progress=progress)).state.step == 50
     assert any("is dropped" in note for note in progress.notes)

@@ -47,7 +47,7 @@ def mean_nats(network: Bigram, ids: np.ndarray) -> float:
 def test_it_learns(make: Any, context: Any) -> None:
     """Nine times in ten the next letter follows: the loss falls far below that of guessing, ln 10."""
     network = seeded(make)
-    trained = train(network, settings(epochs=10, precision="auto"), data(context), tokenizer="word")
+    trained = train(network, settings(epochs=10, precision="auto"), data(context))
     losses = [record["validation_loss"] for record in trained.state.history]
     assert losses[0] > losses[-1]
     assert trained.state.best_loss == min(losses) < 1.2 < math.log(10)
@@ -58,7 +58,7 @@ def test_it_learns(make: Any, context: Any) -> None:
 
 def test_the_network_holds_the_best_weights() -> None:
     network = seeded(Bigram)
-    trained = train(network, settings(epochs=40, learning_rate=1.0, schedule="constant"), data(), tokenizer="word")
+    trained = train(network, settings(epochs=40, learning_rate=1.0, schedule="constant"), data())
     assert trained.state.best_loss is not None
     assert trained.state.best_loss < trained.state.history[-1]["validation_loss"]
     for name, tensor in network.state_dict().items():
@@ -67,7 +67,7 @@ def test_the_network_holds_the_best_weights() -> None:
 
 
 def test_without_held_out_text_the_last_weights_are_the_best() -> None:
-    trained = train(seeded(Bigram), settings(epochs=2), data(valid=False), tokenizer="word")
+    trained = train(seeded(Bigram), settings(epochs=2), data(valid=False))
     assert trained.state.best_loss is None
     assert all(np.array_equal(trained.best[name], trained.last[name]) for name in trained.last)
 
@@ -75,8 +75,7 @@ def test_without_held_out_text_the_last_weights_are_the_best() -> None:
 @pytest.mark.parametrize("make", [Bigram, Recurrent])
 def test_the_seed_decides_everything(make: Any) -> None:
     one, again, other = (
-        train(seeded(make, dropout=0.3), settings(epochs=2), data(seed=seed), tokenizer="word")
-        for seed in (1, 1, 2)
+        train(seeded(make, dropout=0.3), settings(epochs=2), data(seed=seed)) for seed in (1, 1, 2)
     )
     assert same(one, again)
     assert one.state.history == again.state.history
@@ -89,14 +88,14 @@ def test_chance_outside_is_left_alone() -> None:
     torch.manual_seed(5)
     network = seeded(Bigram, dropout=0.5)
     torch.manual_seed(5)
-    train(network, settings(epochs=1, precision="auto"), data(), tokenizer="word")
+    train(network, settings(epochs=1, precision="auto"), data())
     assert torch.equal(torch.rand(3), expected)
 
 
 def test_a_step_in_parts_trains_as_one_at_once() -> None:
     """To rounding: Adam makes little of it in a few steps."""
     whole, parts = (
-        train(seeded(Recurrent), settings(steps=5, device_batch=size, optimiser="sgd"), data(), tokenizer="word")
+        train(seeded(Recurrent), settings(steps=5, device_batch=size, optimiser="sgd"), data())
         for size in (None, 16)
     )
     for name, array in whole.last.items():
@@ -109,13 +108,13 @@ def test_a_step_in_parts_trains_as_one_at_once() -> None:
 )
 def test_how_long(values: dict[str, Any], steps: int) -> None:
     """753 tokens are 95 windows of 8 or so: twelve steps of eight windows an epoch."""
-    assert train(seeded(Bigram), settings(**values), data(), tokenizer="word").state.step == steps
+    assert train(seeded(Bigram), settings(**values), data()).state.step == steps
 
 
 def test_a_run_validates_ten_times_or_once_an_epoch() -> None:
-    assert len(train(seeded(Bigram), settings(epochs=1), data(), tokenizer="word").state.history) >= 10
-    assert len(train(seeded(Bigram), settings(epochs=15), data(), tokenizer="word").state.history) == 15
-    every = train(seeded(Bigram), settings(steps=7, validate_every=3), data(), tokenizer="word").state.history
+    assert len(train(seeded(Bigram), settings(epochs=1), data()).state.history) >= 10
+    assert len(train(seeded(Bigram), settings(epochs=15), data()).state.history) == 15
+    every = train(seeded(Bigram), settings(steps=7, validate_every=3), data()).state.history
     assert [record["step"] for record in every] == [3, 6, 7]
 
 
@@ -123,7 +122,7 @@ def test_the_loss_of_training_is_the_mean_since_the_last_validation() -> None:
     """At a learning rate of almost nothing every step sees the same weights: the mean is the loss of the text."""
     network = seeded(Bigram)
     expected = mean_nats(network, data().train.ids)
-    trained = train(network, settings(epochs=1, learning_rate=1e-12, validate_every=1000), data(), tokenizer="word")
+    trained = train(network, settings(epochs=1, learning_rate=1e-12, validate_every=1000), data())
     assert trained.state.history[0]["loss"] == pytest.approx(expected, abs=0.02)  # the last batch is smaller
 
 
@@ -132,7 +131,6 @@ def test_patience_ends_a_run() -> None:
         seeded(Bigram),
         settings(steps=500, validate_every=1, learning_rate=1.0, patience=3),
         data(),
-        tokenizer="word",
     )
     losses = [record["validation_loss"] for record in trained.state.history]
     assert trained.state.step < 500
@@ -141,7 +139,7 @@ def test_patience_ends_a_run() -> None:
 
 def test_averaged_weights_are_what_is_validated_and_kept() -> None:
     plain, averaged = (
-        train(seeded(Bigram), settings(steps=20, average=kind, validate_every=20), data(), tokenizer="word")
+        train(seeded(Bigram), settings(steps=20, average=kind, validate_every=20), data())
         for kind in ("none", "tail")
     )
     assert same(plain, averaged)  # the average does not disturb training
@@ -160,7 +158,7 @@ def test_validation_is_the_mean_over_every_token() -> None:
     ids = torch.from_numpy(valid.ids.astype(np.int64))
     before = torch.cat([torch.tensor([TOKENIZER.eos]), ids[:-1]])
     nats = sum(network.loss(i[None, None], t[None, None]).nats.item() for i, t in zip(before, ids, strict=True))
-    trained = train(network, settings(steps=1, learning_rate=1e-12), data(), tokenizer="word")
+    trained = train(network, settings(steps=1, learning_rate=1e-12), data())
     assert trained.state.best_loss == pytest.approx(nats / len(ids), abs=1e-4)
 
 
@@ -178,7 +176,7 @@ class Broken(Bigram):
 def test_a_loss_that_is_no_number_names_the_batch() -> None:
     """There are twelve batches an epoch: the sixteenth is number 3 of epoch 1."""
     with pytest.raises(TrainingError, match=r"step 16 \(epoch 1, batch 3\): the loss is not a finite number"):
-        train(seeded(Broken), settings(epochs=3, precision="float32"), data(), tokenizer="word")
+        train(seeded(Broken), settings(epochs=3, precision="float32"), data())
 
 
 class Greedy(Bigram):
@@ -194,8 +192,8 @@ class Greedy(Bigram):
 def test_too_little_memory_says_what_would_fit(precision: str) -> None:
     """In the first step, and in those that are tried before it."""
     with pytest.raises(TrainingError, match=r"step 1 .*: 64 tokens at once do not fit .*set device_batch=16"):
-        train(seeded(Greedy), settings(precision=precision), data(), tokenizer="word")
-    train(seeded(Greedy), settings(steps=2, device_batch=16, precision=precision), data(), tokenizer="word")
+        train(seeded(Greedy), settings(precision=precision), data())
+    train(seeded(Greedy), settings(steps=2, device_batch=16, precision=precision), data())
 
 
 class Crowded(Bigram):
@@ -215,7 +213,7 @@ def test_too_little_memory_for_the_held_out_text_is_said(context: Any) -> None:
     values: dict[str, Any] = {"batch": 128, "steps": 2}
     for _ in range(4):
         try:
-            train(seeded(Crowded), settings(**values), data(context), tokenizer="word")
+            train(seeded(Crowded), settings(**values), data(context))
             break
         except TrainingError as error:
             expected = r"step \d+: the held-out text: (\d+) tokens at once do not fit .*; set device_batch=(\d+)"
@@ -230,19 +228,19 @@ def test_a_row_of_held_out_text_that_does_not_fit_is_said() -> None:
     network = seeded(Crowded)
     network.window = 32
     with pytest.raises(TrainingError, match=r"32 tokens at once do not fit .*; set a smaller length"):
-        train(network, settings(length=32, batch=32, steps=2), data(), tokenizer="word")
+        train(network, settings(length=32, batch=32, steps=2), data())
 
 
 def test_what_else_goes_wrong_with_the_held_out_text_is_as_it_is() -> None:
     network = seeded(Crowded)
     network.error = RuntimeError("something else")
     with pytest.raises(RuntimeError, match="something else"):
-        train(network, settings(steps=2), data(), tokenizer="word")
+        train(network, settings(steps=2), data())
 
 
 def test_bfloat16_trains_about_as_well() -> None:
     full, half = (
-        train(seeded(Bigram), settings(epochs=5, precision=precision), data(), tokenizer="word")
+        train(seeded(Bigram), settings(epochs=5, precision=precision), data())
         for precision in ("float32", "bfloat16")
     )
     assert half.state.decisions.bfloat16
@@ -252,24 +250,24 @@ def test_bfloat16_trains_about_as_well() -> None:
 
 def test_a_length_beyond_the_window_is_refused() -> None:
     with pytest.raises(SettingsError, match="length should be at most 8"):
-        train(seeded(Bigram), settings(length=9), data(), tokenizer="word")
+        train(seeded(Bigram), settings(length=9), data())
 
 
 @pytest.mark.parametrize("context", ["line", "stream"])
 @pytest.mark.parametrize("make", [Bigram, Recurrent])
 def test_a_text_of_one_line_is_enough(make: Any, context: Any) -> None:
     tiny = TrainingData(TOKENIZER, encoded([3, TOKENIZER.eos]), encoded([TOKENIZER.eos]), context)
-    trained = train(seeded(make), settings(epochs=3), tiny, tokenizer="word")
+    trained = train(seeded(make), settings(epochs=3), tiny)
     assert (trained.state.step, trained.state.tokens) == (3, 6)
 
 
 def test_only_streams_have_lengths_that_vary() -> None:
     with pytest.raises(SettingsError, match="vary_length is for a network that carries its memory"):
-        train(seeded(Bigram), settings(vary_length=True), data(), tokenizer="word")
+        train(seeded(Bigram), settings(vary_length=True), data())
 
 
 def test_lengths_that_vary_change_nothing_but_the_cuts() -> None:
-    trained = train(seeded(Recurrent), settings(epochs=2, vary_length=True), data(), tokenizer="word")
+    trained = train(seeded(Recurrent), settings(epochs=2, vary_length=True), data())
     assert trained.state.tokens == 2 * len(data().train.ids)
 
 
@@ -307,7 +305,7 @@ def test_the_loop_is_that_by_hand(vary: bool) -> None:
         steps=40, optimiser="sgd", learning_rate=2.0, clip=0, schedule="linear", warmup=0.2, vary_length=vary
     )
     one, other = seeded(Recurrent), seeded(Recurrent)
-    trained = train(one, chosen, data(), tokenizer="word")
+    trained = train(one, chosen, data())
     loss = loop_by_hand(other, chosen)
     assert trained.state.decisions.total == 40 > 3 * len(data().train.ids) / 64  # several epochs
     assert trained.state.history[-1]["validation_loss"] == pytest.approx(loss, abs=1e-6)
@@ -326,7 +324,7 @@ class Exploding(Bigram):
 
 def test_a_gradient_that_is_no_number_names_the_batch() -> None:
     with pytest.raises(TrainingError, match=r"step 1 \(epoch 0, batch 0\): the gradient is not a finite number"):
-        train(seeded(Exploding), settings(steps=3), data(), tokenizer="word")
+        train(seeded(Exploding), settings(steps=3), data())
 
 
 class Unmeasurable(Bigram):
@@ -339,7 +337,7 @@ class Unmeasurable(Bigram):
 
 def test_a_validation_that_is_no_number_ends_the_run() -> None:
     with pytest.raises(TrainingError, match="step 4: the loss on the held-out text is not a finite number"):
-        train(seeded(Unmeasurable), settings(steps=8, validate_every=4), data(), tokenizer="word")
+        train(seeded(Unmeasurable), settings(steps=8, validate_every=4), data())
 
 
 def test_samples_are_written_in_evaluation_and_disturb_nothing() -> None:
@@ -351,9 +349,7 @@ def test_samples_are_written_in_evaluation_and_disturb_nothing() -> None:
         return "text"
 
     chosen = settings(steps=12, validate_every=4)
-    plain = train(seeded(Bigram, dropout=0.3), chosen, data(), tokenizer="word")
-    sampled = train(
-        network, settings(steps=12, validate_every=4, sample_every=1), data(), sample=sample, tokenizer="word"
-    )
+    plain = train(seeded(Bigram, dropout=0.3), chosen, data())
+    sampled = train(network, settings(steps=12, validate_every=4, sample_every=1), data(), sample=sample)
     assert [training for training, _ in seen] == [False] * 3
     assert same(plain, sampled)

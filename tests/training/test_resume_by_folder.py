@@ -30,7 +30,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch, corpus: Any, folder: Path, **more: 
     with monkeypatch.context() as patched:
         stopping(patched, 5, signal.SIGINT)
         with pytest.raises(Interrupted):
-            cr.train("elman", corpus, run=folder / "stopped", **{**SMALL, **more}, tokenizer="word")
+            cr.train("elman", corpus, run=folder / "stopped", **{"tokenizer": "word", **SMALL, **more})
     return folder / "stopped"
 
 
@@ -46,7 +46,7 @@ def test_a_run_goes_on_as_if_it_had_not_been_stopped(
     valid = tmp_path / "valid.txt"
     valid.write_text("line 3 of a text\n", encoding="utf-8")
     more: dict[str, Any] = {"tokenizer": tokenizer, "valid": valid, "context": "stream", "seed": 3}
-    whole = cr.train("elman", corpus, **SMALL, **more, tokenizer="word")
+    whole = cr.train("elman", corpus, **SMALL, **{"tokenizer": "word", **more})
     folder = stopped(monkeypatch, corpus, tmp_path, **more)
     lm = cr.resume(folder)
     assert (lm.metrics["steps"], lm.context) == (12, "stream")
@@ -84,7 +84,9 @@ def test_text_in_memory_is_asked_for(corpus: Path, tmp_path: Path, monkeypatch: 
     folder = stopped(monkeypatch, text, tmp_path)
     with pytest.raises(CorpusError, match=r"was not in a file \(the text\): give it again"):
         cr.resume(folder)
-    assert weights(cr.resume(folder, corpus=text)) == weights(cr.train("elman", corpus, **SMALL, tokenizer="word"))
+    assert weights(cr.resume(folder, corpus=text)) == weights(
+        cr.train("elman", corpus, **{"tokenizer": "word", **SMALL})
+    )
 
 
 def test_a_pretraining_goes_on_with_the_text_that_it_began_with(
@@ -148,10 +150,10 @@ def test_what_cannot_be_resumed_is_said(corpus: Path, tmp_path: Path) -> None:
         cr.resume(tmp_path)
     with pytest.raises(FolderError, match=r"corpus.txt: a file, not a run folder"):
         cr.resume(corpus)
-    cr.train("elman", corpus, run=tmp_path / "model.run", **SMALL, tokenizer="word").save(tmp_path / "model")
+    cr.train("elman", corpus, run=tmp_path / "model.run", **{"tokenizer": "word", **SMALL}).save(tmp_path / "model")
     with pytest.raises(FolderError, match=r"model: not a run folder: .*\(there is .*model\.run\)"):
         cr.resume(tmp_path / "model")
-    cr.train("elman", corpus, run=tmp_path / "run", **SMALL, tokenizer="word")
+    cr.train("elman", corpus, run=tmp_path / "run", **{"tokenizer": "word", **SMALL})
     for checkpoint in (tmp_path / "run" / "checkpoints").iterdir():
         checkpoint.rename(tmp_path / checkpoint.name)
     with pytest.raises(FolderError, match="there is no checkpoint to continue from: it has finished"):

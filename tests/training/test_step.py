@@ -127,7 +127,7 @@ def test_a_compiler_that_gives_up_is_said(error: Exception, said: str, monkeypat
 
     monkeypatch.setattr(torch, "compile", compiled)
     with pytest.raises(TrainingError, match=said):
-        train(seeded(Bigram), parse(TrainingSettings, {"compile": "yes", "steps": 2}), data(), tokenizer="word")
+        train(seeded(Bigram), parse(TrainingSettings, {"compile": "yes", "steps": 2}), data())
 
 
 def test_what_is_out_of_memory() -> None:

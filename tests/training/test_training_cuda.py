@@ -60,7 +60,6 @@ def test_it_learns(make: Any, context: Any, compiled: str) -> None:
         seeded(make),
         settings(steps=60, compile=compiled, device_batch=24),
         data(context, device="cuda"),
-        tokenizer="word",
     )
     assert trained.state.decisions.bfloat16
     assert trained.state.best_loss is not None
@@ -99,7 +98,7 @@ def test_a_run_goes_on_bit_by_bit(
     """Dropout draws from the GPU's chance, and memory is in bfloat16."""
     monkeypatch.setattr(torch_step, "_CLEARLY_FASTER", 1e9)  # what can be recorded is
     chosen = settings(device_batch=None if recorded else 24, compile="no", average="ema")
-    whole = train(seeded(make, dropout=0.3), chosen, data("stream", device="cuda"), tokenizer="word")
+    whole = train(seeded(make, dropout=0.3), chosen, data("stream", device="cuda"))
     assert whole.state.decisions.recorded == recorded
     step = loop.Loop._step
 
@@ -113,9 +112,9 @@ def test_a_run_goes_on_bit_by_bit(
         for resume in (False, True):
             with pytest.raises(Interrupted):
                 again = data("stream", device="cuda", run=tmp_path, resume=resume)
-                train(seeded(make, dropout=0.3), chosen, again, tokenizer="word")
+                train(seeded(make, dropout=0.3), chosen, again)
     again = data("stream", device="cuda", run=tmp_path, resume=True)
-    resumed = train(seeded(make, dropout=0.3), chosen, again, tokenizer="word")
+    resumed = train(seeded(make, dropout=0.3), chosen, again)
     assert whole.state.history == resumed.state.history
     for name in whole.last:
         assert np.array_equal(whole.last[name], resumed.last[name])
@@ -133,4 +132,4 @@ class Wasteful(Bigram):
 
 def test_too_little_memory_says_what_fits() -> None:
     with pytest.raises(TrainingError, match=r"tokens at once do not fit .* do: set device_batch=\d+"):
-        train(seeded(Wasteful), settings(batch=8 * 256, compile="no"), data(device="cuda"), tokenizer="word")
+        train(seeded(Wasteful), settings(batch=8 * 256, compile="no"), data(device="cuda"))

@@ -54,7 +54,6 @@ def test_a_run_leaves_its_measurements(tmp_path: Path) -> None:
         settings(validate_every=4, sample_every=2),
         data(run=tmp_path),
         sample=lambda: "some text",
-        tokenizer="word",
     )
     found = records(tmp_path)
     by_kind = {what: [record for record in found if record["what"] == what] for what in (r["what"] for r in found)}
@@ -74,14 +73,14 @@ def test_a_run_leaves_its_measurements(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("without_a_clock")
 def test_losses_are_read_now_and_then_only(tmp_path: Path) -> None:
     """Reading waits for the device: without a validation, once for twelve fast steps."""
-    train(seeded(Bigram), settings(validate_every=12), data(run=tmp_path), tokenizer="word")
+    train(seeded(Bigram), settings(validate_every=12), data(run=tmp_path))
     assert [record["step"] for record in records(tmp_path) if record["what"] == "steps"] == [12]
 
 
 @pytest.mark.usefixtures("without_a_clock")
 def test_figures_stand_beside_the_bar() -> None:
     listening = Listening()
-    train(seeded(Bigram), settings(validate_every=6), data(progress=listening), tokenizer="word")
+    train(seeded(Bigram), settings(validate_every=6), data(progress=listening))
     assert listening.done == 12 and listening.tasks == [("training", 12, "steps")]
     assert listening.shown[0].startswith("loss 2.")
     assert "validation" not in listening.shown[0]
@@ -120,9 +119,9 @@ def test_measurements_that_cannot_be_written_do_not_end_a_run(
 def test_tensorboard_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(MissingExtraError, match=r"needs tensorboard.*chainrule\[tensorboard\]"):
-        train(seeded(Bigram), settings(tensorboard=True), data(run=tmp_path), tokenizer="word")
+        train(seeded(Bigram), settings(tensorboard=True), data(run=tmp_path))
     with pytest.raises(SettingsError, match="takes a run folder"):
-        train(seeded(Bigram), settings(tensorboard=True), data(), tokenizer="word")
+        train(seeded(Bigram), settings(tensorboard=True), data())
 
 
 def test_tensorboard_gets_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +141,7 @@ def test_tensorboard_gets_the_figures(tmp_path: Path, monkeypatch: pytest.Monkey
     module = types.ModuleType("torch.utils.tensorboard")
     module.SummaryWriter = SummaryWriter  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-    train(seeded(Bigram), settings(validate_every=12, tensorboard=True), data(run=tmp_path), tokenizer="word")
+    train(seeded(Bigram), settings(validate_every=12, tensorboard=True), data(run=tmp_path))
     assert ("steps/loss", 12) in points
     assert ("validation/validation_loss", 12) in points
     assert (points[0], points[-1]) == (("hidden from", 0), ("closed", 0))

@@ -40,9 +40,7 @@ def trained(
     """The run of these, resumed if there is something to resume."""
     made = seeded({"bigram": Bigram, "recurrent": Recurrent}[network], dropout=0.3)
     resume = run is not None and bool(checkpoint_folders(run))
-    return train(
-        made, settings(optimiser, average, minutes), data(context, run=run, resume=resume), tokenizer="word"
-    )
+    return train(made, settings(optimiser, average, minutes), data(context, run=run, resume=resume))
 
 
 def held(between_steps: Any, last: int) -> Any:

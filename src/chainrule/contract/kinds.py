@@ -318,7 +318,7 @@ def load(
 
     >>> import tempfile, chainrule as cr
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     cr.train("ngram", "i love cats", order=2).save(f"{folder}/model")
+    ...     cr.train("ngram", "i love cats", order=2, tokenizer="word").save(f"{folder}/model")
     ...     cr.load(f"{folder}/model")
     <NgramModel of 6 word tokens, line>
     """

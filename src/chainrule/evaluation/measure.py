@@ -40,7 +40,7 @@ class Measured:
     brackets for figures that are computed from scores.
 
     >>> import chainrule as cr
-    >>> lm = cr.train("ngram", ["i love cats", "i love dogs"], order=2, smoothing="laplace")
+    >>> lm = cr.train("ngram", ["i love cats", "i love dogs"], order=2, smoothing="laplace", tokenizer="word")
     >>> print(cr.evaluate(lm, ["i love cats"]))
     perplexity 3.159, 0.5531* bits/byte on 4 tokens
     * a lower bound: white space, and the spelling of unknown tokens, are not counted
@@ -125,7 +125,7 @@ def evaluate(
     it. The model itself stays as it is.
 
     >>> import chainrule as cr
-    >>> lm = cr.train("ngram", ["i love cats", "i love dogs"], order=2, smoothing="laplace")
+    >>> lm = cr.train("ngram", ["i love cats", "i love dogs"], order=2, smoothing="laplace", tokenizer="word")
     >>> measured = evaluate(lm, ["i love cats"])
     >>> measured.tokens, round(measured.perplexity, 2)
     (4, 3.16)

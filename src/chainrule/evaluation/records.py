@@ -85,7 +85,7 @@ def score_records(
     """Yield the records of a text with their scores, in order; with `per_line`, each line of every record.
 
     >>> import chainrule as cr
-    >>> lm = cr.train("ngram", ["open door", "close door"], order=1, smoothing="laplace")
+    >>> lm = cr.train("ngram", ["open door", "close door"], order=1, smoothing="laplace", tokenizer="word")
     >>> [(record.id, round(record.bits, 2)) for record in score_records(lm, ["open door", "open fire"])]
     [(1, 6.21), (2, 7.79)]
     """

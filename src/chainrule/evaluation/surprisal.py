@@ -1,7 +1,8 @@
 """ln p of many texts at once, as arrays: of each token, and of each text.
 
 >>> import chainrule as cr
->>> lm = cr.train("ngram", ["i love cats", "i love dogs", "cats chase mice"], order=2, smoothing="laplace")
+>>> texts = ["i love cats", "i love dogs", "cats chase mice"]
+>>> lm = cr.train("ngram", texts, order=2, smoothing="laplace", tokenizer="word")
 >>> scores = cr.score(lm, ["i love mice", "dogs"])
 >>> scores.tokens.tolist(), scores.perplexity.round(2).tolist()
 ([4, 2], [4.84, 7.04])
@@ -273,7 +274,7 @@ def score_lines(lm: LanguageModel, text: Text) -> Iterator[ScoredText]:
     With stream context each line is scored after those before it.
 
     >>> import chainrule as cr
-    >>> lm = cr.train("ngram", ["i love cats", "i love dogs"], order=2, smoothing="laplace")
+    >>> lm = cr.train("ngram", ["i love cats", "i love dogs"], order=2, smoothing="laplace", tokenizer="word")
     >>> [(line.text, round(line.perplexity, 2)) for line in score_lines(lm, ["i love cats"])]
     [('i love cats', 3.16)]
     """

@@ -134,7 +134,7 @@ def diagnose(
 
     >>> import chainrule as cr
     >>> corpus = cr.Corpus.from_text("i love cats\\ni love dogs\\n")
-    >>> lm = cr.train("elman", corpus, engine="tape", steps=1, embedding=4, hidden=4, layers=1)
+    >>> lm = cr.train("elman", corpus, engine="tape", steps=1, embedding=4, hidden=4, layers=1, tokenizer="word")
     >>> found = diagnose(lm, "i love cats")
     >>> found.tokens, found.state_gradients["h"].shape
     (('<s>', 'i', 'love'), (1, 3))

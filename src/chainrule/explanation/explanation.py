@@ -109,7 +109,8 @@ def explain(
     tokens before the target, and for other networks all tokens that they read.
 
     >>> import chainrule as cr
-    >>> lm = cr.train("ngram", cr.Corpus.from_text("i love cats\\ni love dogs\\n"), order=2, smoothing="mle")
+    >>> texts = ["i love cats", "i love dogs"]
+    >>> lm = cr.train("ngram", texts, order=2, smoothing="mle", tokenizer="word")
     >>> print(explain(lm, "i love cats").title)
     p(cats | … love) = 0.5
     """

@@ -5,7 +5,8 @@ other, such as " sat" after the context "the cat ", belongs to the continuation.
 line of the context, and begins anew at each line end of the continuation, which it predicts.
 
 >>> import chainrule as cr
->>> lm = cr.train("ngram", ["i love cats", "i love dogs", "cats chase mice"], order=3, smoothing="mle")
+>>> texts = ["i love cats", "i love dogs", "cats chase mice"]
+>>> lm = cr.train("ngram", texts, order=3, smoothing="mle", tokenizer="word")
 >>> [scored] = score_continuations(lm, [("i love", " cats")])
 >>> round(scored.log_prob, 4), scored.is_greedy  # cats and dogs are equally likely, and cats has the lower id
 (-0.6931, True)

@@ -51,7 +51,8 @@ def interpolate(
     """Interpolate two n-gram models; `weight` is the first one's share λ, tuned on `held_out` if not given.
 
     >>> import chainrule as cr
-    >>> cats, dogs = (cr.train("ngram", text, order=2, smoothing="mle") for text in ("the cat\\n", "the dog\\n"))
+    >>> how = {"order": 2, "smoothing": "mle", "tokenizer": "word"}
+    >>> cats, dogs = (cr.train("ngram", text, **how) for text in ("the cat\\n", "the dog\\n"))
     >>> both = interpolate(cats, dogs, weight=0.5)
     >>> both.tokenizer.words
     ['cat', 'the', 'dog']

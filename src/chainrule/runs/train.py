@@ -77,7 +77,7 @@ def train(
     `workers`, such as those of `chainrule.ray.connection.ray_executor`, count n-grams in other processes.
 
     >>> import chainrule as cr
-    >>> cr.train("ngram", ["i love cats", "i love dogs"], order=2)
+    >>> cr.train("ngram", ["i love cats", "i love dogs"], order=2, tokenizer="word")
     <NgramModel of 7 word tokens, line>
     """
     the_kind = find_kind(kind)

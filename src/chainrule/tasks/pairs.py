@@ -4,7 +4,7 @@ A model that knows the language gives the right sentence the greater probability
 that guesses.
 
 >>> import chainrule as cr
->>> lm = cr.train("ngram", ["the cat sleeps", "the cats sleep"], order=2, smoothing="laplace")
+>>> lm = cr.train("ngram", ["the cat sleeps", "the cats sleep"], order=2, smoothing="laplace", tokenizer="word")
 >>> pairs = [("the cat sleeps", "the cat sleep"), ("the cats sleep", "the cats sleeps")]
 >>> judged = cr.tasks.minimal_pairs(lm, pairs)
 >>> judged.accuracy, judged.fewer_tokens

@@ -108,7 +108,7 @@ class AnyLengthModel(LanguageModel):
     """p(x_t | x_<t) from every suffix of x_<t that occurs in training text.
 
     >>> import chainrule as cr
-    >>> lm = cr.train("anygram", "the cat sat\\nthe cat ran\\n")
+    >>> lm = cr.train("anygram", "the cat sat\\nthe cat ran\\n", tokenizer="word")
     >>> cr.generate(lm, "the", cr.Greedy(), max_tokens=1)
     'the cat'
     """
