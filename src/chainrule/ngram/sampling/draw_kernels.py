@@ -137,12 +137,11 @@ def _weigh(
             if stack[j, KIND] != GATHERED and not by_value:
                 begin = rank_of(lists.ids, begin, end, first)
                 end = rank_of(lists.ids, begin, end, first + width)
-            for k in range(begin, end):
-                token = lists.ids[k] - first
-                if 0 <= token < width:
+            for k, token in enumerate(lists.ids[begin:end], begin):
+                if first <= token < first + width:
                     before = lists.mass[power, k - 1] if k > start else 0.0
-                    weight[token] += scale * (lists.mass[power, k] - before)
-                    times[token] += sign
+                    weight[token - first] += scale * (lists.mass[power, k] - before)
+                    times[token - first] += sign
             continue
         for k in range(rank_of(ids, start, start + stack[j, SIZE], first), start + stack[j, SIZE]):
             token = ids[k] - first
