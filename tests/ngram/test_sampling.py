@@ -21,6 +21,7 @@ from chainrule.ngram.arpa.reading import read_arpa
 from chainrule.ngram.infinite.any_length_model import AnyLengthModel
 from chainrule.ngram.ngram_model import NgramModel
 from chainrule.ngram.sampling import sampler, workspace
+from chainrule.ngram.sampling.penalty_kernels import OLDEST
 from chainrule.ngram.sampling.sampler import NgramSampler, Sampler
 from chainrule.ngram.settings import SMOOTHINGS
 from chainrule.system import parallel
@@ -195,6 +196,22 @@ def test_a_text_with_penalties_continues_in_pieces() -> None:
         texts[row] = np.concatenate([texts[row], piece[0]], axis=1)
         states[row] = lm.extend(states[row], piece[0])
     np.testing.assert_array_equal(np.concatenate(texts), whole[0])
+
+
+@pytest.mark.parametrize("name", ["penalty and top-p", "frequency and top-p"])
+def test_lists_of_penalised_tokens_are_kept_while_a_text_continues(name: str) -> None:
+    lm = model()
+    choose, uniforms = Choice(PENALTIES[name], None), np.random.default_rng(4).random((1, 200))
+    kernels, state, text = NgramSampler(lm.automaton), lm.start(1), np.zeros((1, 0), np.int64)
+    oldest = []
+    for _ in range(3):
+        piece = kernels.sample(state.words, choose, uniforms, text)
+        assert piece is not None
+        state, text = lm.extend(state, piece[0]), np.concatenate([text, piece[0]], axis=1)
+        oldest.append(kernels._workspaces[0].scratch.text.numbers[OLDEST])
+    assert oldest == [oldest[0]] * 3
+    kernels.sample(lm.start(1).words, choose, uniforms[:, :1], text[:, :1])
+    assert kernels._workspaces[0].scratch.text.numbers[OLDEST] > oldest[0]
 
 
 @pytest.mark.parametrize("smoothing", [name for name in SMOOTHINGS if name != "infinite"])

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from chainrule.ngram.sampling.cut_kernels import (
+    GATHERED,
     KEPT,
     KIND,
     ROW,
@@ -63,12 +64,15 @@ def trailing_bits(vocab_size: int) -> Any:
 
 
 @inner
-def draw(stack: Any, many: int, lists: Any, factor: Any, uniform: float, shift: int, work: Any) -> Any:
+def draw(
+    stack: Any, many: int, lists: Any, factor: Any, uniform: float, shift: int, by_value: bool, work: Any
+) -> Any:
     """Return the first token x with Σ_{y <= x} p(y) > u Σ p(y) over the kept tokens.
 
-    The bucket of a token is its id shifted right by `shift`. `work` has room for 3 numbers per bucket and per id
-    of a bucket. Returns -1 if no token is kept, if too little mass is left for exact sums, or if rounding makes the
-    tokens of the bucket lighter than the bucket.
+    The bucket of a token is its id shifted right by `shift`. All lists but the gathered ones are in the order of
+    ids unless they are sorted `by_value`. `work` has room for 3 numbers per bucket and per id of a bucket. Returns
+    -1 if no token is kept, if too little mass is left for exact sums, or if rounding makes the tokens of the bucket
+    lighter than the bucket.
     """
     by_bucket = work[0]
     total = _bucket_masses(stack, many, lists, factor, shift, by_bucket)
@@ -78,7 +82,7 @@ def draw(stack: Any, many: int, lists: Any, factor: Any, uniform: float, shift: 
     while bucket < BUCKETS - 1 and by_bucket[bucket] <= left:
         left -= by_bucket[bucket]
         bucket += 1
-    _weigh(stack, many, lists, factor, shift, bucket, work)
+    _weigh(stack, many, lists, factor, shift, bucket, by_value, work)
     running = 0.0
     for k in range(1 << shift):
         if work[2, k] > 0.5:
@@ -116,7 +120,9 @@ def _bucket_masses(stack: Any, many: int, lists: Any, factor: Any, shift: int, b
 
 
 @inner
-def _weigh(stack: Any, many: int, lists: Any, factor: Any, shift: int, bucket: int, work: Any) -> None:
+def _weigh(
+    stack: Any, many: int, lists: Any, factor: Any, shift: int, bucket: int, by_value: bool, work: Any
+) -> None:
     """Write the mass of each token of a bucket to `work`, and a number above 0 if the token is kept."""
     weight, times, power = work[1], work[2], factor.shape[1] - 1
     ids, mass, places = lists.ids_by_id, lists.mass_by_id, lists.place_by_id
@@ -126,13 +132,16 @@ def _weigh(stack: Any, many: int, lists: Any, factor: Any, shift: int, bucket: i
     for j in range(many):
         sign, start, kept = stack[j, SIGN], stack[j, START], stack[j, KEPT]
         scale = sign * factor[j, power]
-        if stack[j, KIND] != STORED:  # these lists are short, and not in the order of ids
-            for k in range(start, start + kept):
-                token = lists.ids[k] - first
-                if 0 <= token < width:
+        if stack[j, KIND] != STORED:
+            begin, end = start, start + kept
+            if stack[j, KIND] != GATHERED and not by_value:
+                begin = rank_of(lists.ids, begin, end, first)
+                end = rank_of(lists.ids, begin, end, first + width)
+            for k, token in enumerate(lists.ids[begin:end], begin):
+                if first <= token < first + width:
                     before = lists.mass[power, k - 1] if k > start else 0.0
-                    weight[token] += scale * (lists.mass[power, k] - before)
-                    times[token] += sign
+                    weight[token - first] += scale * (lists.mass[power, k] - before)
+                    times[token - first] += sign
             continue
         for k in range(rank_of(ids, start, start + stack[j, SIZE], first), start + stack[j, SIZE]):
             token = ids[k] - first

@@ -130,4 +130,4 @@ def choose(
         else:
             before = plan.temperatures[: plan.cooled[k]]
             keep_above_share(stack, many, values, top, backoff, best, before, number)
-    return draw(stack, many, lists, factor, uniform, trailing_bits(size), scratch.work)
+    return draw(stack, many, lists, factor, uniform, trailing_bits(size), plan.by_value, scratch.work)

@@ -13,7 +13,7 @@ import numpy as np
 from chainrule.ngram.sampling.cut_kernels import FIELDS
 from chainrule.ngram.sampling.draw_kernels import BLOCK, BUCKETS, Lists, trailing_bits
 from chainrule.ngram.sampling.level_kernels import COLUMNS, Directory, Spare
-from chainrule.ngram.sampling.penalty_kernels import EDITION, ENTRY, NUMBERS, RECENT, USED, Text
+from chainrule.ngram.sampling.penalty_kernels import EDITION, ENTRY, NUMBERS, OLDEST, RECENT, USED, Text
 from chainrule.ngram.sampling.sample_kernels import DONE, NO_ROOM
 from chainrule.ngram.sampling.stack_kernels import FEW, TOGETHER, Plan, Scratch, make_unigrams
 
@@ -130,6 +130,7 @@ class Workspace:
             np.asarray([max(2 * self.scratch.gathered[0], end), end // BLOCK, 0]),
         )
         text.numbers[EDITION] += 1
+        text.numbers[OLDEST] = text.numbers[EDITION]
         text.numbers[USED] = begin
         make_unigrams(self.lists, self.directory, self.spare, self.source.words, self.source.log_probs, self.plan)
 
