@@ -110,7 +110,7 @@ def _models(options: argparse.Namespace, train: Path, valid: Path) -> tuple[cr.L
         ngram = cr.load(options.ngram)
     else:
         same: dict[str, Any] = {"tokenizer": lstm.tokenizer, "context": lstm.context}
-        ngram = cr.train("ngram", train, valid=valid, order=options.order, **same, tokenizer="word")
+        ngram = cr.train("ngram", train, valid=valid, order=options.order, **same)
     return lstm, ngram
 
 

@@ -88,7 +88,7 @@ def _plugin(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_plug_in_brings_a_task(run: Run, fails: Fails, toy: Path, tmp_path: Path) -> None:
     assert task_names()[-1] == "counting" and find_task("counting") is COUNTING
     model = tmp_path / "model"
-    trained = run("train", "counter", toy, "--out", model)
+    trained = run("train", "counter", toy, "--tokenizer", "word", "--out", model)
     assert trained.code == 0 and "trained on 12 words" in trained.out
     assert run("evaluate", model, toy).out == "model counts 9\n"
     assert run("evaluate", model, toy, "--json").json == {"folder": str(model), "words": 9}

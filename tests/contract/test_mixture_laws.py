@@ -20,7 +20,7 @@ NETWORK = {"embedding": 8, "hidden": 8}
 
 
 def network(kind: str, context: str, **settings: Any) -> cr.LanguageModel:
-    return cr.train(kind, TOY, context=context, **TINY, **{"tokenizer": "word", **settings})
+    return cr.train(kind, TOY, context=context, **TINY, **settings)
 
 
 def trigram(context: str) -> cr.LanguageModel:

@@ -138,7 +138,7 @@ def test_the_verbs(toy: EncoderModel, tmp_path: Path, run: Run, fails: Fails) ->
     assert len(described["gaps"]) == 2 and len(described["texts"]) == 5
     scored = [json.loads(line) for line in run("score", folder, text, "--json").out.splitlines()]
     assert scored[0]["pll"] > scored[1]["pll"] and "perplexity" not in scored[0]
-    (worst,) = run("score", folder, text, "--worst", "1").out.splitlines()
+    _, worst = run("score", folder, text, "--worst", "1").out.splitlines()
     assert worst.startswith("2\t") and worst.endswith("the dog sings today")
     measured = json.loads(run("evaluate", folder, text, "--json").out)
     assert measured["tokens"] == 8 and "perplexity" not in measured

@@ -270,7 +270,7 @@ def test_models_without_a_bound_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_reader_cannot_know_is_said(options: dict[str, object], words: str, tmp_path: Path) -> None:
-    lm = cr.train("ngram", cr.Corpus.from_text(TOY), order=2, **options, tokenizer="word")
+    lm = cr.train("ngram", cr.Corpus.from_text(TOY), order=2, **{"tokenizer": "word", **options})
     progress = Listening()
     cr.save_arpa(lm, tmp_path / "m.arpa", progress=progress)
     assert [words in note for note in progress.notes] == [True]

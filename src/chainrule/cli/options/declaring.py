@@ -36,7 +36,7 @@ def option(
         type = click.Path()  # noqa: A001
     elif not metavar and "/" not in flag:
         more["is_flag"] = True
-    elif "/" in flag:
+    elif "/" in flag and default is None:
         more["default"] = None  # neither is given; click would take the second
     if default is not None:
         more = {"default": default, "show_default": True, **more}
