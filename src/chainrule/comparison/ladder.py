@@ -67,6 +67,8 @@ def ladder_entries(
     missing: dict[tuple[str, str], list[str]] = {}
     for name in dict.fromkeys(kinds or kind_names()):
         try:
+            if not kinds and find_kind(name, usable=False).task != task:
+                continue
             kind = find_kind(name)
         except (MissingExtraError, PluginError) as error:
             if kinds:

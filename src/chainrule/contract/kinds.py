@@ -266,8 +266,8 @@ def present_name(name: str) -> str:
     return _FORMER_NAMES.get(name, name)
 
 
-def find_kind(name: str) -> Kind:
-    """Return the kind of that name; a former name is accepted with a note."""
+def find_kind(name: str, *, usable: bool = True) -> Kind:
+    """Return the kind of that name, which must be `usable` here; a former name is accepted with a note."""
     kind: Kind | None = None
     if name in _FORMER_NAMES:
         note = f"the kind {name!r} is now called {_FORMER_NAMES[name]!r}"
@@ -285,7 +285,7 @@ def find_kind(name: str) -> Kind:
                 raise MissingExtraError("torch", "neural", f"the kind {name!r}") from None
             raise
     if kind is not None:
-        if kind.requires_torch and not has_torch():
+        if usable and kind.requires_torch and not has_torch():
             raise MissingExtraError("torch", "neural", f"the kind {name!r}")
         return kind
     known = [_ALSO_CALLED[name]] if name in _ALSO_CALLED else difflib.get_close_matches(name, kind_names(), n=1)

@@ -207,7 +207,7 @@ def load(folder: ModelFolder) -> LanguageModel:
 
 
 _LADDER: dict[int, tuple[Smoothing, ...]] = {
-    1: ("mle",),
+    1: ("mle", "laplace"),
     2: ("mle", "laplace", "modified-kneser-ney"),
     3: ("mle", "laplace", "add-k", "katz", "witten-bell", "jelinek-mercer", "absolute-discounting", "kneser-ney",
         "modified-kneser-ney"),
@@ -226,7 +226,7 @@ KIND = Kind(
             LadderEntry(
                 NgramSettings(order=order, smoothing=smoothing).name,
                 {"order": order, "smoothing": smoothing},
-                quick=smoothing == ("mle" if order == 1 else "modified-kneser-ney"),
+                quick=smoothing == ("laplace" if order == 1 else "modified-kneser-ney"),
             )
             for order, smoothings in _LADDER.items()
             for smoothing in smoothings

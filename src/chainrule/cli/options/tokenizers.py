@@ -27,7 +27,7 @@ def tokenizer_options(default: str | None) -> Callable[[Command], Command]:
         option(
             "--vocab-size N|P%",
             "Keep the N, or the P percent, most frequent; special tokens come on top. "
-            "[default: all; subwords 8192]",
+            "[default: all; subwords 1,024 to 8,192, by the size of the text]",
         ),
         option("--min-count INTEGER", "What is seen less often is unknown.", type=int, default=1),
         option("--vocabulary FILE", "Know exactly the words of FILE, one on each line (word, word:unicode)."),
