@@ -24,7 +24,8 @@ kind = "ngram"
 name = "trigram, kneser-ney"
 settings = { order = 3, smoothing = "kneser-ney" }
 [[model]]
-kind = "elman"
+kind = "lstm"
+name = "lstm"
 settings = { embedding = 8, hidden = 8 }
 """
 """A ladder of two models that train quickly; test_cli_compare.py trains the usual one."""
@@ -70,7 +71,7 @@ def test_each_verb_has_a_page_that_is_its_help() -> None:
 def test_the_tour_on_the_command_line_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / name).read_text(encoding="utf-8")
     commands = [line for line in "\n".join(blocks("sh", page)).splitlines() if line.startswith("chainrule ")]
-    assert len(commands) >= 7
+    assert len(commands) >= 3
     for command in commands:
         command = re.sub(r"--minutes \d+", "--minutes 0.01", command)
         if command.startswith("chainrule compare"):
@@ -87,7 +88,7 @@ def test_the_table_has_the_models_of_the_ladder() -> None:
     table = README.partition("bits/byte")[2].partition("─\n")[2].partition("```")[0]
     rows = [line for line in table.splitlines() if "  " in line]
     names = [re.split(" {2,}", row)[0].removesuffix(" (best)") for row in rows]
-    assert names == [*(entry.name for _, entry in ladder_entries()), MIXTURE]
+    assert names == [*(entry.name for _, entry in ladder_entries() if entry.quick), MIXTURE]
 
 
 @pytest.mark.usefixtures("corpora")

@@ -95,3 +95,21 @@ def test_bad_input_is_one_line(fails: Fails, model: Path, log: Path, tmp_path: P
     (tmp_path / "a.jsonl").write_text('{"text": "a", "odd": 1}\n{"text": "b", "odd": "maybe"}\n')
     said = fails("anomalies", model, tmp_path / "a.jsonl", "--labels", "odd")
     assert "record 2" in said and "found 'maybe'" in said
+
+
+def test_a_log_is_masked_in_training_and_in_reading(run: Run, tmp_path: Path) -> None:
+    """A later date is no surprise, a new message is: the words of it are marked, the time is not."""
+    usual = tmp_path / "usual.log"
+    lines = (
+        f"Nov {day:2} 10:{minute:02}:00 web: request {minute * 37} done\n" for day in (3, 4) for minute in range(60)
+    )
+    usual.write_text("".join(lines))
+    trained = run("train", "ngram", usual, "--out", tmp_path / "m")
+    assert "--no-mask" in trained.err
+    today = tmp_path / "today.log"
+    today.write_text("Nov 11 23:59:59 web: request 9 done\nNov 11 23:59:59 web: PANIC 77\n")
+    first, second = run("anomalies", tmp_path / "m", today).out.splitlines()
+    assert "«PANIC" in first and "Nov 11 23:59:59 web:" in first and "«" not in second
+    assert run("train", "ngram", usual, "--no-mask", "--out", tmp_path / "plain").err.count("--no-mask") == 0
+    plain = run("anomalies", tmp_path / "plain", today).out.splitlines()
+    assert any("«" in line.partition("web:")[0] for line in plain)  # the control: without masks the time is marked

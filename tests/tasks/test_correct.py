@@ -267,6 +267,10 @@ def test_the_verb_measures(run: Run, folder: Path, tmp_path: Path) -> None:  # n
     shown = run(*words).out
     assert "100.0%" in shown
     assert "falsely changed" in shown
+    both = run("correct", folder, folder, *words[2:])
+    assert both.out.count(str(folder)) == 4 and "bits/byte" in both.out
+    first, second = run("correct", folder, folder, *words[2:], "--json").json
+    assert first["misspelled"]["accuracy"] == second["misspelled"]["accuracy"] == 1
     learned = run("correct", folder, "teh cat", "--errors", wrong).out
     assert learned == "the cat\n"
 

@@ -109,6 +109,15 @@ def test_the_verb_prints_json_and_a_table(run: Run, folder: Path, file: Path) ->
     assert [one["credit"] for one in each] == [1, 1, 0.5, 0]
 
 
+def test_several_models_are_one_table(run: Run, fails: Fails, folder: Path, file: Path) -> None:  # noqa: F811
+    first, second = run("pairs", folder, folder, file, "--json").json
+    assert first == second and first["accuracy"] == 0.625
+    table = run("pairs", folder, folder, file).out
+    assert table.count("62.5%") == 2 and "bits/byte" in table
+    assert "what one model says" in fails("pairs", folder, folder, file, "--per-pair")
+    assert "and then the file" in fails("pairs", file)
+
+
 def test_fields_can_be_named(run: Run, folder: Path, tmp_path: Path) -> None:  # noqa: F811
     file = written(tmp_path / "own.jsonl", [{"yes": "the cat sleeps", "no": "cat the sleeps", "topic": "order"}])
     result = run("pairs", folder, file, "--good", "yes", "--bad", "no", "--group", "topic", "--json").json

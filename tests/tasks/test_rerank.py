@@ -228,6 +228,20 @@ def test_the_verb(run: Run, folder: Path, file: Path) -> None:  # noqa: F811
     assert "without references" in run("rerank", folder, _without(file, "output"), "--weights", weights).out
 
 
+def test_several_models_are_one_table(run: Run, fails: Fails, folder: Path, file: Path) -> None:  # noqa: F811
+    first, second = run("rerank", folder, folder, file, "--json").json
+    assert first == second
+    table = run("rerank", folder, folder, file).out
+    assert table.count(str(folder)) == 2 and "bits/byte" in table and "weight" in table
+    assert "for one model" in fails("rerank", folder, folder, file, "--best")
+
+
+def test_a_negative_weight_is_said(run: Run, folder: Path, file: Path) -> None:  # noqa: F811
+    against = run("rerank", folder, file, "--weights", "am_score=1,lm=-1")
+    assert "its weight is negative" in against.out
+    assert "negative" not in run("rerank", folder, file, "--weights", "am_score=1,lm=1").out
+
+
 def test_the_verb_trains_a_model(run: Run, fails: Fails, file: Path, tmp_path: Path) -> None:  # noqa: F811
     new = tmp_path / "new"
     result = run("rerank", new, file, "--train", "ngram", "--set", "order=2", "--json").json

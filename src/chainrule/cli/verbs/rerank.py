@@ -82,7 +82,7 @@ def rerank(folders_and_file: tuple[str, ...], kind: str | None, as_json: bool, *
     folders, file = opt.split_file(folders_and_file)
     if len(folders) > 1 and (kind is not None or options["best"]):
         raise click.UsageError("--train and --best are for one model")
-    lists = read_lists(
+    given = read_lists(
         file,
         hypotheses=options["hypotheses"],
         reference=options["reference"],
@@ -90,6 +90,7 @@ def rerank(folders_and_file: tuple[str, ...], kind: str | None, as_json: bool, *
         id_field=options["id_field"],
         needs_references=weights is None,
     )
+    lists = list(given)  # each model reads them
     how: Any = {"weights": weights, "share": options["share"], "seed": options["seed"]}
     results = []
     for folder in folders:
