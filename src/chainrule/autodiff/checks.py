@@ -16,7 +16,7 @@ from chainrule.autodiff.networks.feedforward import TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.networks.recurrent import TapeRecurrent
 from chainrule.autodiff.networks.transformer import TapeTransformer
-from chainrule.autodiff.tape import attention, losses, modules, moves
+from chainrule.autodiff.tape import attention, losses, modules, moves, recurrence
 from chainrule.autodiff.tape.gradcheck import GradientReport, check
 from chainrule.autodiff.tape.nodes import Array, Node
 from chainrule.autodiff.tape.tape import Module
@@ -90,12 +90,12 @@ def all_cases(seed: int = 0) -> list[Case]:
 
 
 def module_classes() -> set[type[Module]]:
-    """Every module class defined in modules.py, attention.py, moves.py and losses.py."""
+    """Every module class defined in modules.py, attention.py, recurrence.py, moves.py and losses.py."""
     return {
         kind
-        for file in (modules, attention, moves, losses)
+        for file in (modules, attention, recurrence, moves, losses)
         for _, kind in inspect.getmembers(file, inspect.isclass)
-        if issubclass(kind, Module) and kind.__module__ == file.__name__
+        if issubclass(kind, Module) and kind.__module__ == file.__name__ and not kind.__name__.startswith("_")
     }
 
 
@@ -108,6 +108,7 @@ def module_cases(seed: int = 0) -> Iterator[Case]:
 
     yield from _of_modules(some)
     yield from _of_attention(some, rng)
+    yield from _of_recurrence(some)
     yield from _of_moves(some)
     yield from _of_losses(some, rng)
 
@@ -164,6 +165,20 @@ def _of_attention(some: Callable[..., Array], rng: np.random.Generator) -> Itera
     yield _case(
         "ScaledDotProductAttention, bias and dropout", lambda: attend(causal=True, bias=bias, keep=keep), qkv
     )
+
+
+def _of_recurrence(some: Callable[..., Array]) -> Iterator[Case]:
+    for layer, gates, parts in (
+        (recurrence.ElmanLayer, 1, 1),
+        (recurrence.LstmLayer, 4, 2),
+        (recurrence.GruLayer, 3, 1),
+    ):
+        states = {name: some(2, 3) for name in "hc"[:parts]}
+        yield _case(
+            layer.name,
+            layer,
+            {"Wx": some(4, 2, 3 * gates), "U": some(3 * gates, 3), "d": some(3 * gates), **states},
+        )
 
 
 def _of_moves(some: Callable[..., Array]) -> Iterator[Case]:

@@ -5,6 +5,7 @@ In reading order:
     tape.py         `Module` and `Tape`: the forward pass is recorded, the backward pass replays it in reverse
     nodes.py        `Node`, the leaves of a graph, `Value` (data) and `Parameter`, and sparse gradients
     modules.py      modules that do arithmetic: products, activations, sums, means, norms
+    recurrence.py   whole recurrent layers as single modules
     attention.py    heads, rotary positions, scaled dot-product attention
     losses.py       softmax and cross-entropy
     moves.py        modules that only rearrange numbers: concatenate, stack, slice, reshape, transpose
