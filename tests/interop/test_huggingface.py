@@ -16,6 +16,7 @@ from chainrule.contract.lm import start_token
 from chainrule.errors import ChainruleError, ForeignFileError, ModelError, SettingsError
 from chainrule.inference.neural_model import NeuralModel
 from chainrule.interop import huggingface
+from chainrule.interop.vocabularies.ours import special_tokens
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import train_tokenizer
 
@@ -49,7 +50,8 @@ def check_same(transformers: Any, lm: NeuralModel, folder: Path) -> Any:
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     for text in (TEXT, "Another", ""):
         ids = tokenizer(text, return_tensors="pt")["input_ids"].long()
-        assert ids[0].tolist() == [start_token(lm.tokenizer, lm.context), *lm.tokenizer.encode(text).tolist()]
+        first = special_tokens(lm.tokenizer, lm.context).start
+        assert ids[0].tolist() == [first, *lm.tokenizer.encode(text).tolist()]
         with torch.no_grad():
             theirs_BTV = model(input_ids=ids).logits
         ours_BTV = our_logits(lm, text)[..., : theirs_BTV.shape[-1]]
