@@ -161,6 +161,34 @@ def test_a_folder_of_theirs(transformers: Any, bpe: Tokenizer, tmp_path: Path) -
         torch.testing.assert_close(back(input_ids=ids).logits[0, :, :512], logits_TV, rtol=1e-5, atol=1e-5)
 
 
+def test_a_mistral_of_theirs(transformers: Any, bpe: Tokenizer, tmp_path: Path) -> None:
+    """Without a sliding window it is a Llama by another name; with one that cuts texts, it is not."""
+    huggingface.export(small(bpe, preset="llama"), tmp_path / "ours")
+    torch.manual_seed(2)
+    described = transformers.MistralConfig(
+        vocab_size=bpe.vocab_size, hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=32, bos_token_id=500, eos_token_id=500, sliding_window=None,
+        initializer_range=0.3, rope_theta=500.0,
+    )  # fmt: skip
+    model = transformers.MistralForCausalLM(described).eval()
+    model.save_pretrained(tmp_path / "theirs")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(tmp_path / "ours" / name, tmp_path / "theirs")
+    lm = huggingface.load(tmp_path / "theirs")
+    with torch.no_grad():
+        ids = torch.tensor([[lm.tokenizer.start, *lm.tokenizer.encode(TEXT).tolist()]])
+        theirs_BTV = model(input_ids=ids).logits
+    torch.testing.assert_close(our_logits(lm, TEXT)[..., : theirs_BTV.shape[-1]], theirs_BTV, rtol=1e-5, atol=1e-5)
+    config = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    for reach, is_read in ((32, True), (31, False)):
+        (tmp_path / "theirs" / "config.json").write_text(json.dumps({**config, "sliding_window": reach}))
+        if is_read:
+            assert huggingface.load(tmp_path / "theirs").log_prob(TEXT) == lm.log_prob(TEXT)
+        else:
+            with pytest.raises(ForeignFileError, match=f"should be null, .* 32, or more, not {reach}"):
+                huggingface.load(tmp_path / "theirs")
+
+
 @pytest.fixture(scope="module")
 def folder(bpe: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("hf") / "llama"

@@ -2,7 +2,7 @@
 
 `export` writes a Transformer as `GPT2LMHeadModel`, `LlamaForCausalLM` or `Qwen3ForCausalLM`, whichever has its
 design, a masked model as `BertForMaskedLM`, and an encoder-decoder as `BartForConditionalGeneration`; `load` reads
-folders of these. What the model reads first and what it never writes stand in the configurations of the tokenizer
+folders of these, and of `MistralForCausalLM`. What the model reads first and what it never writes stand in the configurations of the tokenizer
 and of generation, so that transformers writes the same text after the same prompt.
 """
 
@@ -29,6 +29,7 @@ from chainrule.interop.gpt2 import GPT2, from_gpt2_weights, to_gpt2_weights
 from chainrule.interop.llama import (
     LLAMA,
     from_llama_weights,
+    from_mistral_weights,
     from_qwen3_weights,
     to_llama_weights,
     to_qwen3_weights,
@@ -57,11 +58,12 @@ _DECODERS: Mapping[str, Callable[..., Transformer]] = {
     "GPT2LMHeadModel": from_gpt2_weights,
     "LlamaForCausalLM": from_llama_weights,
     "Qwen3ForCausalLM": from_qwen3_weights,
+    "MistralForCausalLM": from_mistral_weights,
 }
 _EMBEDDINGS = [architecture.weights["embedding"] for architecture in (GPT2, LLAMA)]
 _BERT, _BART = "BertForMaskedLM", "BartForConditionalGeneration"
 ARCHITECTURES = (*_DECODERS, _BERT, _BART)
-_TYPES = dict(zip(("gpt2", "llama", "qwen3", "bert", "bart"), ARCHITECTURES, strict=True))
+_TYPES = dict(zip(("gpt2", "llama", "qwen3", "mistral", "bert", "bart"), ARCHITECTURES, strict=True))
 
 
 # -- writing ----------------------------------------------------------------------------------------------
