@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,24 @@ def test_decoders(transformers: Any, bpe: Tokenizer, tmp_path: Path, design: Any
     asked = ("The value", {"until": ["!"], "max_gen_toks": 12})
     written = theirs.generate_until([harness_request("generate_until", asked)], disable_tqdm=True)
     assert written == [ours.removeprefix("The value").split("!")[0]]
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_perplexity_without_a_final_line_end(
+    transformers: Any, bpe: Tokenizer, tmp_path: Path, context: Any
+) -> None:
+    """The loss of transformers counts no line end that the text does not have; `evaluate` gives both figures."""
+    huggingface.export(small(bpe, context, preset="llama"), tmp_path / "hf")
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    back = huggingface.load(tmp_path / "hf", context=context)
+    for text in ("The value of it", "The value of it\n"):
+        ids = tokenizer(text, return_tensors="pt")["input_ids"]
+        with torch.no_grad():
+            theirs = math.exp(model(input_ids=ids, labels=ids).loss.item())
+        found = cr.evaluate(back, text)
+        ours = found.perplexity if text.endswith("\n") else found.perplexity_without_end
+        assert ours == pytest.approx(theirs, rel=1e-4)
 
 
 def harness_request(kind: str, arguments: tuple[Any, ...]) -> Any:
