@@ -44,8 +44,8 @@ def test_a_text_without_a_final_line_end_has_two_perplexities(lm: cr.LanguageMod
     """One with the end of its last line, which every line has here, and one of the tokens that it has."""
     text = TEXT.removesuffix("\n")
     (tmp_path / "text").write_text(text, encoding="utf-8")
-    for given in (text, tmp_path / "text"):
-        m = evaluate(lm, given)
+    for source in (text, tmp_path / "text"):
+        m = evaluate(lm, source)
         assert m.perplexity == pytest.approx(lm.perplexity(text))
         assert m.perplexity_without_end == pytest.approx(math.exp(lm.surprisals(text)[:-1].mean()))
         assert str(m).endswith(f"without the one that is counted, perplexity {m.perplexity_without_end:.4g}")

@@ -88,6 +88,27 @@ def test_decoders(transformers: Any, bpe: Tokenizer, tmp_path: Path, design: Any
     assert written == [ours.removeprefix("The value").split("!")[0]]
 
 
+class OnLogProbs(cr.RepetitionPenalty):
+    """The penalty as models without logits have it."""
+
+    on_logits = False
+
+
+@pytest.mark.parametrize("penalty", [1.3, 0.7])
+def test_repetition_penalty(transformers: Any, bpe: Tokenizer, tmp_path: Path, penalty: float) -> None:
+    """A network's penalty is on its logits, as that of transformers is; drafts change nothing."""
+    lm = small(bpe, preset="llama")
+    huggingface.export(lm, tmp_path / "hf")
+    pipeline = transformers.pipeline("text-generation", str(tmp_path / "hf"), device="cpu")
+    (found,) = pipeline("The value", max_new_tokens=40, repetition_penalty=penalty)
+    how: dict[str, Any] = {"max_tokens": 40, "heal": False}
+    strategy = cr.RepetitionPenalty(penalty) | cr.Greedy()
+    ours = cr.generate(lm, "The value", strategy, **how)
+    assert found["generated_text"] == ours != cr.generate(lm, "The value", cr.Greedy(), **how)
+    assert cr.generate(lm, "The value", strategy, draft="context", **how) == ours
+    assert cr.generate(lm, "The value", OnLogProbs(penalty) | cr.Greedy(), **how) != ours
+
+
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_perplexity_without_a_final_line_end(
     transformers: Any, bpe: Tokenizer, tmp_path: Path, context: Any

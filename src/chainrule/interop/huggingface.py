@@ -2,8 +2,8 @@
 
 `export` writes a Transformer as `GPT2LMHeadModel`, `LlamaForCausalLM` or `Qwen3ForCausalLM`, whichever has its
 design, a masked model as `BertForMaskedLM`, and an encoder-decoder as `BartForConditionalGeneration`; `load` reads
-folders of these, and of `MistralForCausalLM`. What the model reads first and what it never writes stand in the configurations of the tokenizer
-and of generation, so that transformers writes the same text after the same prompt.
+folders of these, and of `MistralForCausalLM`. What the model reads first and what it never writes stand in the
+configurations of the tokenizer and of generation, so that transformers writes the same text after the same prompt.
 """
 
 from __future__ import annotations

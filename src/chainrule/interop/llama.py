@@ -130,7 +130,7 @@ def from_mistral_weights(
     reach, window = described.get("sliding_window", _USUAL_REACH), MISTRAL.settings(described)["window"]
     if reach is not None and reach < window:
         raise SettingsError(
-            f"sliding_window of a Mistral should be null, or max_position_embeddings, {window}, or more, not {reach!r}"
+            f"sliding_window of a Mistral should be null, or max_position_embeddings, {window}, not {reach!r}"
         )
     return _from(MISTRAL, weights, described, bos, vocab_size, bias=False)
 
