@@ -24,6 +24,7 @@ from benchmarks.harness import DATA, TEMPORARY, new_parser, show
 from chainrule.contract.lm import start_token
 from chainrule.inference.neural_model import NeuralModel
 from chainrule.interop import huggingface
+from chainrule.interop.vocabularies.ours import special_tokens
 from chainrule.masked.encoder_model import EncoderModel
 from chainrule.masked.filling import gapped_ids
 from chainrule.seq2seq.encoder_decoder_model import EncoderDecoderModel
@@ -65,7 +66,7 @@ def main(arguments: list[str]) -> None:
                 rows.append(compare_pairs(model, folder, [source for source, _ in pairs[:count]], options.tokens))
             else:
                 settings |= {"kv_heads": 2} if preset == "llama" else {}
-                model = cr.train("transformer", text[:edge], context="stream", **settings, tokenizer="word")
+                model = cr.train("transformer", text[:edge], context="stream", **settings)
                 rows.append(compare_texts(model, folder, some_prompts(text[edge:], count), options.tokens))
             print(*rows[-1], flush=True)
     show(f"At most {options.tokens} greedy tokens for each prompt, in transformers and here", HEADINGS, rows)
@@ -102,7 +103,7 @@ def compare_texts(lm: cr.LanguageModel, folder: Path, prompts: list[str], count:
     """Compare the greedy continuations of prompts."""
     assert isinstance(lm, NeuralModel)
     architecture, model, tokenizer = _exported(lm, folder, "AutoModelForCausalLM")
-    start = start_token(lm.tokenizer, lm.context)
+    start = special_tokens(lm.tokenizer, lm.context).start
     ids = [[start, *lm.tokenizer.encode(prompt).tolist()] for prompt in prompts]
     same_ids = sum(tokenizer(prompt)["input_ids"] == one for prompt, one in zip(prompts, ids, strict=True))
     by_length: dict[int, list[int]] = defaultdict(list)  # prompts of one length need no padding
@@ -125,7 +126,8 @@ def compare_texts(lm: cr.LanguageModel, folder: Path, prompts: list[str], count:
 @torch.no_grad()
 def largest_difference(lm: NeuralModel, model: Any, ids_BT: Tensor) -> float:
     """Return the largest difference of a logit here and there."""
-    ours_BTV = lm.network.head(lm.network(ids_BT).features_BTD)
+    first_B1 = torch.full_like(ids_BT[:, :1], start_token(lm.tokenizer, lm.context))
+    ours_BTV = lm.network.head(lm.network(torch.cat([first_B1, ids_BT[:, 1:]], dim=1)).features_BTD)
     return gap_between(ours_BTV, model(input_ids=ids_BT).logits)
 
 

@@ -83,9 +83,9 @@ OFFERED = {
     "ngram": "best_tokens draft match_lengths next_probs predictions prepare score_sequences score_text "
     "search write",
     "anygram": "best_tokens draft write",
-    "lstm": "as_torch features predictions read",
-    "transformer": "as_torch features predictions read_ahead",
-    "bagofwords": "as_torch features predictions",
+    "lstm": "as_torch features next_logits predictions read",
+    "transformer": "as_torch features next_logits predictions read_ahead",
+    "bagofwords": "as_torch features next_logits predictions",
     "torch-bigram": "",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chainrule as cr
-from chainrule.arrays import Array, inverse_transform
-from chainrule.decode.strategies import Chain, Forbid, Read, Strategy, normalised
+from chainrule.arrays import Array, inverse_transform, to_numpy
+from chainrule.decode.sample import write_steps
+from chainrule.decode.strategies import Chain, EachRow, Forbid, Read, Strategy, normalised
 from chainrule.errors import DecodingError
 
 NO_IDS = np.zeros((1, 0), dtype=np.int64)
@@ -190,6 +192,24 @@ def test_a_chain_with_a_strategy_of_ones_own_has_no_operations() -> None:
             return log_probs_BV
 
     assert (cr.TopK(3) | Own()).operations() is None
+
+
+@pytest.mark.parametrize("engine", ["tape", "torch"])
+def test_logits_are_for_the_rows_that_ask_for_them(engine: Any) -> None:
+    """In a batch of several strategies each row is written, and scored, as it is alone."""
+    small: dict[str, Any] = {"engine": engine, "steps": 2, "hidden": 8, "embedding": 8}
+    lm = cr.train("lstm", "a b c a b\nb c a\n" * 20, context="stream", tokenizer="char", **small)
+    strategies = (cr.RepetitionPenalty(1.5) | cr.TopK(3), cr.Sample(), cr.Temperature(0.5))
+    ids, uniforms = np.asarray([[3, 4, 5]] * 3), np.random.default_rng(1).random((3, 12))
+    state = lm.extend(lm.start(3), ids)
+    _, tokens, scores = write_steps(lm, state, EachRow(strategies, (0, 1, 2)), ids, uniforms, None)
+    for row, strategy in enumerate(strategies):
+        one = lm.extend(lm.start(1), ids[:1])
+        _, alone, own = write_steps(lm, one, strategy, ids[:1], uniforms[row : row + 1], None)
+        assert to_numpy(tokens)[row].tolist() == to_numpy(alone)[0].tolist()
+        np.testing.assert_allclose(to_numpy(scores)[row], to_numpy(own)[0], rtol=1e-4)
+        expected = lm.score(to_numpy(alone), one)
+        np.testing.assert_allclose(to_numpy(own), to_numpy(expected), rtol=1e-4)
 
 
 def test_only_strategies_that_declare_it_see_earlier_tokens() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,27 @@ def test_the_figures_agree_with_each_other_and_with_the_text(lm: cr.LanguageMode
     assert math.isclose(m.bits_per_byte, m.bits * m.tokens / m.bytes)
     assert math.isclose(m.nats * m.tokens, -lm.log_prob(TEXT))
     assert math.isclose(m.perplexity, lm.perplexity(TEXT))
+
+
+def test_a_text_without_a_final_line_end_has_two_perplexities(lm: cr.LanguageModel, tmp_path: Path) -> None:
+    """One with the end of its last line, which every line has here, and one of the tokens that it has."""
+    text = TEXT.removesuffix("\n")
+    (tmp_path / "text").write_text(text, encoding="utf-8")
+    for source in (text, tmp_path / "text"):
+        m = evaluate(lm, source)
+        assert m.perplexity == pytest.approx(lm.perplexity(text))
+        assert m.perplexity_without_end == pytest.approx(math.exp(lm.surprisals(text)[:-1].mean()))
+        assert str(m).endswith(f"without the one that is counted, perplexity {m.perplexity_without_end:.4g}")
+    for ended in (TEXT, ["zebras love"]):
+        assert evaluate(lm, ended).perplexity_without_end is None
+        assert "line end" not in str(evaluate(lm, ended))
+
+
+def test_a_perplexity_without_an_end_that_is_impossible() -> None:
+    lm = cr.train("ngram", "i love cats\n", order=3, smoothing="mle", tokenizer="word")
+    assert evaluate(lm, "i love").perplexity == math.inf
+    assert evaluate(lm, "i love").perplexity_without_end == 1
+    assert evaluate(lm, "love i").perplexity_without_end == math.inf
 
 
 def test_pieces_and_batches_change_nothing(lm: cr.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from chainrule.contract.lm import start_token
 from chainrule.errors import ChainruleError, ForeignFileError, ModelError, SettingsError
 from chainrule.inference.neural_model import NeuralModel
 from chainrule.interop import huggingface
+from chainrule.interop.vocabularies.ours import special_tokens
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import train_tokenizer
 
@@ -49,7 +50,8 @@ def check_same(transformers: Any, lm: NeuralModel, folder: Path) -> Any:
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     for text in (TEXT, "Another", ""):
         ids = tokenizer(text, return_tensors="pt")["input_ids"].long()
-        assert ids[0].tolist() == [start_token(lm.tokenizer, lm.context), *lm.tokenizer.encode(text).tolist()]
+        first = special_tokens(lm.tokenizer, lm.context).start
+        assert ids[0].tolist() == [first, *lm.tokenizer.encode(text).tolist()]
         with torch.no_grad():
             theirs_BTV = model(input_ids=ids).logits
         ours_BTV = our_logits(lm, text)[..., : theirs_BTV.shape[-1]]
@@ -157,6 +159,36 @@ def test_a_folder_of_theirs(transformers: Any, bpe: Tokenizer, tmp_path: Path) -
     back = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "back")
     with torch.no_grad():
         torch.testing.assert_close(back(input_ids=ids).logits[0, :, :512], logits_TV, rtol=1e-5, atol=1e-5)
+
+
+def test_a_mistral_of_theirs(transformers: Any, bpe: Tokenizer, tmp_path: Path) -> None:
+    """Without a sliding window it is a Llama by another name; with one that cuts texts, it is not."""
+    huggingface.export(small(bpe, preset="llama"), tmp_path / "ours")
+    torch.manual_seed(2)
+    described = transformers.MistralConfig(
+        vocab_size=bpe.vocab_size, hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=32, bos_token_id=500, eos_token_id=500, sliding_window=None,
+        initializer_range=0.3, rope_theta=500.0,
+    )  # fmt: skip
+    model = transformers.MistralForCausalLM(described).eval()
+    model.save_pretrained(tmp_path / "theirs")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(tmp_path / "ours" / name, tmp_path / "theirs")
+    lm = huggingface.load(tmp_path / "theirs")
+    with torch.no_grad():
+        ids = torch.tensor([[lm.tokenizer.start, *lm.tokenizer.encode(TEXT).tolist()]])
+        theirs_BTV = model(input_ids=ids).logits
+    torch.testing.assert_close(our_logits(lm, TEXT)[..., : theirs_BTV.shape[-1]], theirs_BTV, rtol=1e-5, atol=1e-5)
+    config = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    for reach, is_read in ((32, True), (31, False)):
+        (tmp_path / "theirs" / "config.json").write_text(json.dumps({**config, "sliding_window": reach}))
+        if is_read:
+            assert huggingface.load(tmp_path / "theirs").log_prob(TEXT) == lm.log_prob(TEXT)
+        else:
+            with pytest.raises(
+                ForeignFileError, match=f"should be null, or max_position_embeddings, 32, not {reach}"
+            ):
+                huggingface.load(tmp_path / "theirs")
 
 
 @pytest.fixture(scope="module")

@@ -211,9 +211,20 @@ def test_a_network_beyond_its_window(tmp_path: Path) -> None:
     (total,) = adapter.loglikelihood_rolling([Request((TEXT,))])
     ours = cr.evaluate(lm, TEXT)
     assert total == pytest.approx(-ours.nats * ours.tokens, rel=1e-6)
-    (scored,) = adapter.loglikelihood([Request((TEXT[:40], TEXT[40:]))])
-    (before,) = adapter.loglikelihood([Request(("", TEXT[:40]))])
+    (scored,) = adapter.loglikelihood([Request((TEXT[:39], TEXT[39:]))])
+    (before,) = adapter.loglikelihood([Request(("", TEXT[:39]))])
     assert scored[0] + before[0] == pytest.approx(sequence_log_prob(lm, TEXT), rel=1e-5)
+
+
+def test_white_space_at_the_end_of_a_context_is_scored(lm: cr.LanguageModel) -> None:
+    """As by the harness's own models: ln p(" sits" | "the cat"), wherever a task puts the space."""
+    from chainrule.interop.lm_eval import ChainruleLM
+
+    chars = cr.train("ngram", TEXTS, order=3, tokenizer="char", smoothing="witten-bell")
+    for model in (lm, chars):
+        pairs = [("the cat", "  sits"), ("the cat ", " sits"), ("the cat  ", "sits")]
+        one, *others = ChainruleLM(model).loglikelihood([Request(pair) for pair in pairs])
+        assert others == [one, one] and one[0] < -1
 
 
 def test_the_harness_finds_the_model_by_its_name(lm: cr.LanguageModel, tmp_path: Path) -> None:

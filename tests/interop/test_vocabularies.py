@@ -99,12 +99,12 @@ def test_ours_in_transformers(library: Any, tmp_path: Path, name: str, context: 
     (tmp_path / "tokenizer.json").write_text(json.dumps(definition))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     peer = library.AutoTokenizer.from_pretrained(tmp_path)
-    start = tokenizer.bos if context == "line" else tokenizer.eos
     for text in [*TEXTS, "the value of\nthe <unk>\n"]:
         ids = tokenizer.encode(text).tolist()
         assert peer(text, add_special_tokens=False)["input_ids"] == ids
-        assert peer(text)["input_ids"] == [start, *ids]
+        assert peer(text)["input_ids"] == [tokenizer.bos, *ids] == [peer.bos_token_id, *ids]
         assert peer.decode(ids) == tokenizer.decode(ids)
+    assert peer.eos_token_id == (tokenizer.eos if context == "line" else tokenizer.bos)
 
 
 def test_a_tokenizer_of_theirs_is_read(library: Any, tmp_path: Path) -> None:

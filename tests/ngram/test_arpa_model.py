@@ -116,11 +116,23 @@ def test_the_start_is_never_predicted_whatever_the_file_says(tmp_path: Path) -> 
     assert progress.notes[0] == "n-grams left out because <s> stands after a word in them, which it never does: 1"
 
 
-def test_special_words_that_a_file_lacks_are_impossible(tmp_path: Path) -> None:
+def test_special_words_that_a_file_lacks(tmp_path: Path) -> None:
+    """<s> and </s> are impossible. An unknown word costs a factor of 10^-100, as in KenLM (config.hh)."""
     lm = load("\\data\\\nngram 1=2\n\n\\1-grams:\n-0.30103\ta\n-0.30103\tb\n\n\\end\\\n", tmp_path)
     assert (lm.tokenizer.vocab_size, lm.settings.order) == (5, 1)
     np.testing.assert_allclose(np.exp(lm.next_log_probs(lm.start(1)))[0], [0, 0, 0, 0.5, 0.5], atol=1e-6)
-    assert log10s(lm, "zebra") == [-math.inf, -math.inf]
+    np.testing.assert_allclose(log10s(lm, "zebra a"), [-100, -0.30103, -math.inf], atol=1e-4)
+    assert log10s(again(lm, tmp_path), "zebra a") == log10s(lm, "zebra a")
+    # -99 or less, which readers take for 0, would make it impossible
+    assert "<unk>" not in (tmp_path / "again.arpa").read_text()
+
+
+def test_an_unknown_word_that_a_file_lacks_backs_off(tmp_path: Path) -> None:
+    """After "a", which has a backoff of 10^-0.5, it costs that as well."""
+    text = "\\data\\\nngram 1=4\nngram 2=1\n\n\\1-grams:\n-99\t<s>\n-0.5\t</s>\n-0.5\ta\t-0.5\n-0.5\tb\n\n"
+    lm = load(text + "\\2-grams:\n-0.25\ta b\n\n\\end\\\n", tmp_path)
+    np.testing.assert_allclose(log10s(lm, "a zebra"), [-0.5, -100.5, -0.5], atol=1e-4)
+    assert math.isfinite(cr.evaluate(lm, "a zebra").perplexity)
 
 
 def test_missing_contexts_are_filled_in(tmp_path: Path) -> None:

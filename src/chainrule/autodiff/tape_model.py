@@ -95,12 +95,16 @@ class TapeModel(LanguageModel):
     @property
     def capabilities(self) -> Capabilities:
         """One pass reads and predicts."""
-        return Capabilities(frozenset({"as_torch", "features", "predictions", "read"}))
+        return Capabilities(frozenset({"as_torch", "features", "next_logits", "predictions", "read"}))
 
     def read(self, state: State, ids_BT: AnyArray) -> tuple[Array, TapeState]:
         """The scores of the ids and the state after them, from one pass: a fast path."""
         scores_BT, _, after = self.read_features(state, ids_BT)
         return scores_BT, after
+
+    def next_logits(self, state: State) -> Array:
+        """The logits of the next token of each row, [B, V]."""
+        return self._logits(expect_state(state, TapeState).features_BD)
 
     def features(self, state: State) -> Array:
         """The features from which the next token of each row is predicted, [B, D]."""

@@ -25,6 +25,7 @@ Other methods have no plain way; only some models can do what they do.
     best_tokens       a table of contexts and the token that follows each most often, for drafts on another device
     features          the vector from which the next token is predicted, [B, D]; and `read_features`
     match_lengths     how many of the last tokens are a known context
+    next_logits       the numbers that ln p is made of: ln p(x) = z_x - ln Σ e^z
     as_torch          the network as a model of torch, whose weights can learn
 """
 
@@ -141,6 +142,9 @@ class Offers(FastPaths, Protocol):
 
     def features(self, state: Any) -> Array:
         """Return the features from which the next token of each row is predicted, [B, D]."""
+
+    def next_logits(self, state: Any) -> Array:
+        """Return z of every token after each row of the state, [B, V]: ln p(x) = z_x - ln Σ e^z; -inf for <s>."""
 
     def read_features(self, state: Any, ids_BT: Array) -> tuple[Array, Array, Any]:
         """Return the scores of the ids, the features that predicted each, [B, T, D], and the state after them."""

@@ -15,9 +15,9 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from chainrule.arrays import PAD, Array, inverse_transform, pad, placed_like, refuse_nan, to_numpy
-from chainrule.contract.lm import LanguageModel, State, ask
+from chainrule.contract.lm import LanguageModel, State, ask, offered
 from chainrule.decode.randomness import Uniforms
-from chainrule.decode.strategies import Operations, Read, Strategy
+from chainrule.decode.strategies import Operations, Read, Strategy, normalised
 from chainrule.errors import DecodingError
 
 STEPS_AT_ONCE, MOST_STEPS = 16, 64
@@ -142,6 +142,8 @@ class Choice:
 
     strategy: Strategy
     end: int | None
+    by_logits: bool = False
+    """Whether it is called with logits instead of ln p."""
 
     @property
     def operations(self) -> Operations | None:
@@ -156,6 +158,8 @@ class Choice:
         chosen_BV = self.strategy.apply(log_probs_BV, read or self._nothing)
         tokens_B = inverse_transform(chosen_BV, uniforms_B)
         is_possible_B = xp.max(chosen_BV, axis=-1) != -math.inf
+        if self.by_logits:
+            log_probs_BV = normalised(log_probs_BV)
         scores_B = xp.take_along_axis(log_probs_BV, tokens_B[:, None], axis=-1)[:, 0]
         return self.finish(tokens_B, scores_B, is_possible_B & active_B)
 
@@ -169,6 +173,16 @@ class Choice:
         raise DecodingError(f"{self.strategy!r} asks for the tokens read so far, but says looks_back = False")
 
 
+def takes_logits(lm: LanguageModel, strategy: Strategy) -> bool:
+    """Whether the strategy is applied to the logits of the model: it asks for them, and the model has some."""
+    return strategy.on_logits and offered(lm, "next_logits") is not None
+
+
+def scores_for(lm: LanguageModel, strategy: Strategy, state: State) -> Array:
+    """What the strategy is applied to, [B, V]: the logits of the next token, or its ln p."""
+    return offered(lm, "next_logits")(state) if takes_logits(lm, strategy) else lm.next_log_probs(state)
+
+
 def write_steps(
     lm: LanguageModel, state: State, strategy: Strategy, read_BT: Array, uniforms_BT: np.ndarray, end: int | None
 ) -> tuple[State, Array, Array]:
@@ -177,18 +191,20 @@ def write_steps(
     Returns the state afterwards, the tokens, and ln p of each. A row that has ended, or that nothing can follow,
     gets PAD. Nothing here waits for the device.
     """
-    choose = Choice(strategy, end)
+    choose = Choice(strategy, end, takes_logits(lm, strategy))
     seen_BT = to_numpy(read_BT) if strategy.looks_back else None
-    written: tuple[State, Array, Array] | None = ask(lm, "write", state, choose, uniforms_BT, seen_BT)
+    written: tuple[State, Array, Array] | None = None
+    if not choose.by_logits:
+        written = ask(lm, "write", state, choose, uniforms_BT, seen_BT)
     if written is not None:
         return written
     new: list[Array] = []
     scores: list[Array] = []
     active_B: Array = True
     for t in range(uniforms_BT.shape[1]):
-        log_probs_BV = lm.next_log_probs(state)
-        read = _all_read(read_BT, new, log_probs_BV)
-        tokens_B, scores_B, active_B = choose(log_probs_BV, uniforms_BT[:, t], active_B, read)
+        from_BV = scores_for(lm, strategy, state)
+        read = _all_read(read_BT, new, from_BV)
+        tokens_B, scores_B, active_B = choose(from_BV, uniforms_BT[:, t], active_B, read)
         scores.append(scores_B)
         new.append(tokens_B)
         state = lm.extend(state, tokens_B[:, None])

@@ -27,7 +27,7 @@ from chainrule.contract.capabilities import Drafted, DraftRules
 from chainrule.contract.lm import LanguageModel, State, ask, read_ahead
 from chainrule.decode.drafts import CONTEXT, Draft, Guesser
 from chainrule.decode.randomness import Uniforms
-from chainrule.decode.sample import Choice, Continuation
+from chainrule.decode.sample import Choice, Continuation, takes_logits, write_steps
 from chainrule.decode.strategies import Strategy, normalised
 
 Floats = NDArray[np.float64]
@@ -62,7 +62,13 @@ def speculate(
     end: int | None,
     read: Sequence[int],
 ) -> Iterator[Accepted]:
-    """A continuation of a state of one row, step by step; `read` is what it has read, <s> not included."""
+    """A continuation of a state of one row, step by step; `read` is what it has read, <s> not included.
+
+    Reading ahead gives ln p. So nothing is drafted for a strategy that is applied to logits.
+    """
+    if takes_logits(lm, strategy):
+        yield from _undrafted(lm, state, strategy, uniforms, row, max_tokens, end, list(read))
+        return
     decide = (_Drawn if draft.sampled else _Guessed)(lm, draft, strategy, uniforms, row, end)
     if max_tokens < 1:
         return
@@ -77,6 +83,27 @@ def speculate(
         step, state = decide.many(state, step.tokens, left) or decide.next(
             state, ids, step.tokens, min(draft.tokens, left - 1)
         )
+
+
+def _undrafted(
+    lm: LanguageModel,
+    state: State,
+    strategy: Strategy,
+    uniforms: Uniforms,
+    row: int,
+    max_tokens: int,
+    end: int | None,
+    ids: list[int],
+) -> Iterator[Accepted]:
+    """The same without drafts, one token at a time."""
+    for _ in range(max_tokens):
+        numbers, read_BT = uniforms.draw(np.asarray([row]), 1), np.asarray([ids], dtype=np.int64)
+        state, tokens_BT, scores_BT = write_steps(lm, state, strategy, read_BT, numbers, end)
+        step = _accepted(to_numpy(tokens_BT)[0].tolist(), to_numpy(scores_BT)[0].tolist(), 0, end)
+        yield step
+        ids += step.tokens
+        if not step.goes_on:
+            return
 
 
 def speculated(steps: Iterator[Accepted]) -> Continuation:

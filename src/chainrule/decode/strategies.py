@@ -48,6 +48,8 @@ class Strategy(ABC):
     """Whether `apply` depends on the ids before; a strategy that does not can be captured in a CUDA graph."""
     by_probability: ClassVar[bool] = False
     """Whether `apply` depends on probabilities alone, and not on which token has which."""
+    on_logits: ClassVar[bool] = False
+    """Whether `apply` takes the logits of a model that has some: other strategies give the same for both."""
     operation: ClassVar[str | None] = None
     """The name of a strategy of one field as an operation with that value; None if it has no such form."""
 
@@ -105,6 +107,10 @@ class Chain(Strategy):
     @property
     def looks_back(self) -> bool:  # type: ignore[override]
         return any(strategy.looks_back for strategy in self.strategies)
+
+    @property
+    def on_logits(self) -> bool:  # type: ignore[override]
+        return any(strategy.on_logits for strategy in self.strategies)
 
     def operations(self) -> Operations | None:
         parts = [strategy.operations() for strategy in self.strategies]
@@ -202,10 +208,12 @@ class MinP(ByProbability):
 class RepetitionPenalty(Strategy):
     """The penalty of Keskar et al. (2019, CTRL) on tokens that occurred: a score s becomes s / r, or s · r below 0.
 
-    The scores are the ln p of the model, which are not above 0: so q ∝ p^r, and r above 1 makes tokens less likely.
-    (On logits, to which others apply it, it depends on where their zero is; an n-gram model has none.)
+    The scores are the logits of a network, as in transformers. Other models (n-grams, mixtures) have none, and
+    neither has the choice of how a prompt ends (healing.py). There the scores are ln p, which are not above 0: so
+    q ∝ p^r. In both cases r above 1 makes tokens less likely.
     """
 
+    on_logits: ClassVar[bool] = True
     operation: ClassVar[str] = "repetition_penalty"
     value: float
 
@@ -296,6 +304,10 @@ class EachRow(Strategy):
     strategies: tuple[Strategy, ...]
     rows: tuple[int, ...]
 
+    @property
+    def on_logits(self) -> bool:  # type: ignore[override]
+        return any(strategy.on_logits for strategy in self.strategies)
+
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
         xp = array_namespace(log_probs_BV)
         order, parts = [], []
@@ -306,7 +318,10 @@ class EachRow(Strategy):
             def read_of(places_R: Array = places_R) -> Array:
                 return xp.take(read(), places_R, axis=0)
 
-            parts.append(strategy.apply(xp.take(log_probs_BV, places_R, axis=0), read_of))
+            own_RV = xp.take(log_probs_BV, places_R, axis=0)
+            if self.on_logits and not strategy.on_logits:
+                own_RV = normalised(own_RV)  # as if the row were alone
+            parts.append(strategy.apply(own_RV, read_of))
             order += places
         back_B = xp.asarray(np.argsort(order), device=log_probs_BV.device)
         return xp.take(xp.concat(parts, axis=0), back_B, axis=0)

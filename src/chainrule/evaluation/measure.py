@@ -65,6 +65,11 @@ class Measured:
     """Whether the model gives probabilities; if not, the figures above are computed from its scores."""
     seconds: float
     tokens_per_second: float
+    perplexity_without_end: float | None = None
+    """The perplexity of the tokens that the text has, without the end of its last line; None: the text has it.
+
+    Other programs count a line end only where there is one, and give this figure.
+    """
 
     @property
     def is_lower_bound(self) -> bool:
@@ -89,14 +94,14 @@ class Measured:
     def __str__(self) -> str:
         shown = self.figures()
         line = f"perplexity {shown['perplexity']}, {shown['bits/byte']} bits/byte on {shown['tokens']} tokens"
-        return "\n".join([line, *caveats([self])])
+        return "\n".join([line, *caveats([self]), *missing_ends([self])])
 
     def __repr__(self) -> str:
         return f"<Measured: {'; '.join(str(self).splitlines())}>"
 
     def _repr_html_(self) -> str:
         shown = self.figures()
-        return to_html([ResultTable([*shown], [[*shown.values()]]), *caveats([self])])
+        return to_html([ResultTable([*shown], [[*shown.values()]]), *caveats([self]), *missing_ends([self])])
 
 
 def caveats(every: Iterable[Measured]) -> list[str]:
@@ -104,6 +109,13 @@ def caveats(every: Iterable[Measured]) -> list[str]:
     every = list(every)
     found = [] if all(one.normalised for one in every) else [SCORES]
     return found if all(one.lossless for one in every) else [*found, LOWER_BOUND]
+
+
+def missing_ends(every: Iterable[Measured]) -> list[str]:
+    """Give the other perplexities of a text that has no line end at its end, in the order of the measurements."""
+    found = [one.perplexity_without_end for one in every if one.perplexity_without_end is not None]
+    shown = ", ".join(number(perplexity, 4) for perplexity in found)
+    return [f"the text has no final line end; without the one that is counted, perplexity {shown}"] if found else []
 
 
 @overload
@@ -157,13 +169,14 @@ def measure(
         from chainrule.mixtures.dynamic import dynamic_scores
 
         pieces = dynamic_scores(lm, encoded.ids, dynamic)
-    nats, impossible = 0.0, 0
+    nats, impossible, last = 0.0, 0, 0.0
     began = time.perf_counter()
     with progress.task("scoring", encoded.tokens, "tokens") as task:
         for scores in pieces:
             finite = np.isfinite(scores)
             nats -= float(scores[finite].sum())
             impossible += int(len(scores) - finite.sum())
+            last = float(scores[-1])
             if keep is not None:
                 keep(scores)
             task.advance(len(scores))
@@ -183,7 +196,17 @@ def measure(
         normalised=lm.normalised,
         seconds=seconds,
         tokens_per_second=encoded.tokens / max(seconds, 1e-9),
+        perplexity_without_end=None if encoded.ends else _without_end(lm, encoded, nats, impossible, last),
     )
+
+
+def _without_end(lm: LanguageModel, encoded: Encoded, nats: float, impossible: int, last: float) -> float | None:
+    """Return the perplexity without the last token; None if that is not the line end alone, or the only token."""
+    if encoded.tokens < 2 or encoded.ids[-1] != lm.tokenizer.eos:
+        return None
+    if impossible > (last == -math.inf):
+        return math.inf
+    return perplexity_of((nats + (0 if impossible else last)) / (encoded.tokens - 1))
 
 
 def score_ids(lm: LanguageModel, ids: np.ndarray) -> Iterator[np.ndarray]:

@@ -138,7 +138,7 @@ class NeuralModel(TorchModel, LanguageModel):
     @property
     def capabilities(self) -> Capabilities:
         """One pass reads and predicts; a Transformer reads ahead, and on a GPU writes by captured steps."""
-        offers = {"as_torch", "features", "predictions"}
+        offers = {"as_torch", "features", "next_logits", "predictions"}
         if self.network.window is None:
             offers |= {"read"}
         if self.network.keeps_cache:
@@ -210,6 +210,11 @@ class NeuralModel(TorchModel, LanguageModel):
             return None
         scores_BT, _, after = self.read_features(state, ids_BT)
         return scores_BT, after
+
+    @torch.inference_mode()
+    def next_logits(self, state: State) -> Tensor:
+        """Return the logits of the next token of each row, [B, V]."""
+        return self._logits(expect_state(state, NeuralState).features_BD)
 
     def features(self, state: State) -> Tensor:
         """Return the features from which the next token of each row is predicted, [B, D]."""

@@ -2,7 +2,7 @@
 
 weights.py         published weights: names, shapes, what cannot be expressed
 gpt2.py            the weights of a GPT-2
-llama.py           the weights of a Llama, and of a Qwen3
+llama.py           the weights of a Llama, of a Qwen3 and of a Mistral
 vocabularies/      tokenizers: ours as tokenizer.json, and files of others
 bert.py            the weights of a BERT
 bart.py            the weights of a BART

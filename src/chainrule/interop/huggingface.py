@@ -2,8 +2,8 @@
 
 `export` writes a Transformer as `GPT2LMHeadModel`, `LlamaForCausalLM` or `Qwen3ForCausalLM`, whichever has its
 design, a masked model as `BertForMaskedLM`, and an encoder-decoder as `BartForConditionalGeneration`; `load` reads
-folders of these. What the model reads first and what it never writes stand in the configurations of the tokenizer
-and of generation, so that transformers writes the same text after the same prompt.
+folders of these, and of `MistralForCausalLM`. What the model reads first and what it never writes stand in the
+configurations of the tokenizer and of generation, so that transformers writes the same text after the same prompt.
 """
 
 from __future__ import annotations
@@ -25,8 +25,15 @@ from chainrule.folder.tensors import write_tensors
 from chainrule.inference.neural_model import NeuralModel
 from chainrule.interop.bart import from_bart_weights, to_bart_weights
 from chainrule.interop.bert import from_bert_weights, to_bert_weights
-from chainrule.interop.gpt2 import from_gpt2_weights, to_gpt2_weights
-from chainrule.interop.llama import from_llama_weights, from_qwen3_weights, to_llama_weights, to_qwen3_weights
+from chainrule.interop.gpt2 import GPT2, from_gpt2_weights, to_gpt2_weights
+from chainrule.interop.llama import (
+    LLAMA,
+    from_llama_weights,
+    from_mistral_weights,
+    from_qwen3_weights,
+    to_llama_weights,
+    to_qwen3_weights,
+)
 from chainrule.interop.shards import Shards
 from chainrule.interop.vocabularies.encoders import (
     mask_of,
@@ -36,7 +43,7 @@ from chainrule.interop.vocabularies.encoders import (
     source_tokenizer,
 )
 from chainrule.interop.vocabularies.files import read_json, read_tokenizer
-from chainrule.interop.vocabularies.ours import never_written, published_files, rows_of
+from chainrule.interop.vocabularies.ours import never_written, published_files, rows_of, special_tokens
 from chainrule.masked.encoder_model import EncoderModel
 from chainrule.networks.settings import TransformerSettings
 from chainrule.networks.transformer.decoder import Transformer
@@ -51,10 +58,12 @@ _DECODERS: Mapping[str, Callable[..., Transformer]] = {
     "GPT2LMHeadModel": from_gpt2_weights,
     "LlamaForCausalLM": from_llama_weights,
     "Qwen3ForCausalLM": from_qwen3_weights,
+    "MistralForCausalLM": from_mistral_weights,
 }
+_EMBEDDINGS = [architecture.weights["embedding"] for architecture in (GPT2, LLAMA)]
 _BERT, _BART = "BertForMaskedLM", "BartForConditionalGeneration"
 ARCHITECTURES = (*_DECODERS, _BERT, _BART)
-_TYPES = dict(zip(("gpt2", "llama", "qwen3", "bert", "bart"), ARCHITECTURES, strict=True))
+_TYPES = dict(zip(("gpt2", "llama", "qwen3", "mistral", "bert", "bart"), ARCHITECTURES, strict=True))
 
 
 # -- writing ----------------------------------------------------------------------------------------------
@@ -98,8 +107,22 @@ def decoder(model: Model, form: str, writable: str) -> NeuralModel:
 def _of_decoder(lm: NeuralModel) -> _Published:
     assert isinstance(lm.network, Transformer)
     weights, described = _published(lm.network, rows_of(lm.tokenizer))
+    start, read = special_tokens(lm.tokenizer, lm.context).start, start_token(lm.tokenizer, lm.context)
+    if start != read:
+        _read_as(weights, described, start, read)
     vocabulary = published_files(lm.tokenizer, lm.context, lm.network.config.window)
     return _generating(lm, weights, described, vocabulary, _special_ids(lm))
+
+
+def _read_as(weights: dict[str, Tensor], described: dict[str, Any], start: int, read: int) -> None:
+    """Let the token `start` be read as the token `read`, which the network reads first.
+
+    Its logit stays what it is. So a table that serves for embeddings and logits becomes two.
+    """
+    table = next(weights[name] for name in _EMBEDDINGS if name in weights)
+    if described["tie_word_embeddings"]:
+        weights["lm_head.weight"], described["tie_word_embeddings"] = table.clone(), False
+    table[start] = table[read]
 
 
 def _of_masked(model: EncoderModel) -> _Published:
@@ -163,10 +186,8 @@ def _published(network: Transformer, rows: int) -> tuple[dict[str, Tensor], dict
 
 
 def _special_ids(lm: NeuralModel) -> dict[str, Any]:
-    tokenizer, start = lm.tokenizer, start_token(lm.tokenizer, lm.context)
-    end = tokenizer.eos if lm.context == "line" else tokenizer.stop
-    pad = tokenizer.bos if tokenizer.bos < rows_of(tokenizer) else start if end is None else end
-    return {"bos_token_id": start, "eos_token_id": end, "pad_token_id": pad}
+    special = special_tokens(lm.tokenizer, lm.context)
+    return {f"{name}_token_id": token for name, token in zip(("bos", "eos", "pad"), special, strict=True)}
 
 
 # -- reading ----------------------------------------------------------------------------------------------

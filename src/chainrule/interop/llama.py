@@ -1,4 +1,7 @@
-"""`LlamaForCausalLM` and `Qwen3ForCausalLM`, which is a Llama that normalises queries and keys.
+"""`LlamaForCausalLM`; `Qwen3ForCausalLM`, which is a Llama that normalises queries and keys; `MistralForCausalLM`.
+
+A Mistral is a Llama whose attention may reach back a number of tokens only (`sliding_window`); one that reaches all
+tokens is read.
 
 Their feed-forward part has a gate: down(φ(gate x) ⊙ up x). With φ = silu that is swiglu. The activation relu2,
 max(0, z)², has no gate, but is one nevertheless: with φ = relu and gate = up, relu(z) z = relu(z)².
@@ -70,6 +73,9 @@ QWEN3 = replace(
     expected={"attention_bias": False, "use_sliding_window": False},
 )
 
+MISTRAL = replace(LLAMA, name="MistralForCausalLM", title="Mistral", model_type="mistral")
+_USUAL_REACH = 4096  # what a configuration that does not say means
+
 
 def to_llama_weights(network: Transformer, rows: int | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The weights of a `LlamaForCausalLM`, and its configuration; tables have `rows` rows, or all."""
@@ -115,6 +121,18 @@ def from_qwen3_weights(
     names = [f"model.layers.{i}.self_attn.{part}_norm.weight" for i in layers for part in "qk"]
     gains = any(name in weights and not bool((weights[name].float() == 1).all()) for name in names)
     return _from(QWEN3, weights, described, bos, vocab_size, qk_norm=True, qk_gain=gains)
+
+
+def from_mistral_weights(
+    weights: Mapping[str, Tensor], described: Mapping[str, Any], bos: int, vocab_size: int | None = None
+) -> Transformer:
+    """The same of a `MistralForCausalLM` whose attention reaches all tokens."""
+    reach, window = described.get("sliding_window", _USUAL_REACH), MISTRAL.settings(described)["window"]
+    if reach is not None and reach < window:
+        raise SettingsError(
+            f"sliding_window of a Mistral should be null, or max_position_embeddings, {window}, not {reach!r}"
+        )
+    return _from(MISTRAL, weights, described, bos, vocab_size, bias=False)
 
 
 def _from(

@@ -78,11 +78,11 @@ class ChainruleLM(LM):  # type: ignore[misc]
     def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]]:
         """ln p of each continuation after its context, and whether greedy decoding writes it.
 
-        After an empty context one space at the beginning of a continuation is left out: it is the delimiter that
-        the harness puts between a text and its target, and there is no text.
+        White space at the end of a context is scored with the continuation, as by the harness's own models. After
+        an empty context one space at the beginning of a continuation is left out: it is the delimiter that the
+        harness puts between a text and its target, and there is no text.
         """
-        pairs = [request.args for request in requests]
-        pairs = [(before, after if before else after.removeprefix(" ")) for before, after in pairs]
+        pairs = [_divided(*request.args) for request in requests]
         scored = score_continuations(self.lm, pairs, rows=self.rows)
         return [self._cached("loglikelihood", *found) for found in zip(requests, map(tuple, scored), strict=True)]
 
@@ -148,6 +148,14 @@ class ChainruleLM(LM):  # type: ignore[misc]
         """The answer, which is kept for a run that was interrupted, if the harness keeps answers."""
         self.cache_hook.add_partial(method, request.args, answer)
         return answer
+
+
+def _divided(context: str, continuation: str) -> tuple[str, str]:
+    """A context and its continuation, divided where the harness divides them."""
+    if not context:
+        return context, continuation.removeprefix(" ")
+    kept = context.rstrip()
+    return kept, context[len(kept) :] + continuation
 
 
 def strategy_of(settings: Mapping[str, Any]) -> Strategy:

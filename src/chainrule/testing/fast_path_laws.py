@@ -154,6 +154,17 @@ def drafts_are_tokens_of_the_vocabulary(lm: LanguageModel) -> None:
         assert (known.tokens_C >= 0).all() and (known.tokens_C < lm.tokenizer.vocab_size).all()
 
 
+@law_of("next_logits")
+def logits_make_probabilities(lm: LanguageModel, fast: Any) -> None:
+    """ln p(x) = z_x - ln Σ e^z."""
+    rows = prefixes(lm)
+    state = lm.extend(lm.start(len(rows)), pad(rows))
+    z_BV = to_numpy(fast(state)).astype(np.float64)
+    totals_B1 = np.log(np.exp(z_BV - z_BV.max(axis=1, keepdims=True)).sum(axis=1, keepdims=True))
+    found_BV = z_BV - z_BV.max(axis=1, keepdims=True) - totals_B1
+    assert_close(found_BV, to_numpy(lm.next_log_probs(state)))
+
+
 @law_of("predictions")
 def predictions_are_steps(lm: LanguageModel, fast: Any) -> None:
     rows = prefixes(lm)

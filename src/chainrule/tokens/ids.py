@@ -57,6 +57,8 @@ class Encoded:
     """How many tokens are <unk>."""
     fingerprint: str
     """SHA-256 of the text."""
+    ends: bool = True
+    """Whether the text has a line end at its end; the ids have one in any case."""
 
     @property
     def tokens(self) -> int:
@@ -96,7 +98,7 @@ def encode_corpus(
         written = _write(corpus, encode, path, progress)
         text, notes = written.text, written.notes
     lines, unknown = np.sum(notes, axis=0).tolist()
-    return Encoded(_mapped(path, dtype), lines, text.bytes, unknown, text.fingerprint)
+    return Encoded(_mapped(path, dtype), lines, text.bytes, unknown, text.fingerprint, text.ends)
 
 
 def learn_and_encode(
@@ -133,7 +135,8 @@ def learn_and_encode(
             background.start(vocabulary.spell)
             _replace_numbers(path, written, vocabulary, dtype)
             words = background.result() or []
-    encoded = Encoded(_mapped(path, dtype), vocabulary.lines, text.bytes, vocabulary.unknown, text.fingerprint)
+    ids = _mapped(path, dtype)
+    encoded = Encoded(ids, vocabulary.lines, text.bytes, vocabulary.unknown, text.fingerprint, text.ends)
     return WordTokenizer(words, splitting), encoded
 
 
@@ -153,10 +156,11 @@ def check_ids_file(path: Path, corpus: Corpus) -> None:
 
 @dataclass(frozen=True)
 class _Text:
-    """The size and the hash of a text."""
+    """The size and the hash of a text, and whether it has a line end at its end."""
 
     bytes: int
     fingerprint: str
+    ends: bool
 
 
 # -- in this process --------------------------------------------------------------------------------------
@@ -198,7 +202,7 @@ def _write(
     corpus.note_losses(progress)
     if not sizes:
         raise CorpusError(f"{corpus.name} is empty")
-    return _Written(sizes, notes, _Text(read, digest.hexdigest()))
+    return _Written(sizes, notes, _Text(read, digest.hexdigest(), not unended))
 
 
 def _replace_numbers(path: Path, written: _Written, vocabulary: Vocabulary, dtype: np.dtype[Any]) -> None:
@@ -318,7 +322,7 @@ def _hash(blocks: Iterable[bytes], copy: Any = None) -> _Text:
             copy.write(text)
         unended = not block.endswith(b"\n")
         read += len(block)
-    return _Text(read, digest.hexdigest())
+    return _Text(read, digest.hexdigest(), not unended)
 
 
 def _put_together(

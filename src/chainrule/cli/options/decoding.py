@@ -30,7 +30,12 @@ def strategy_options(
         option("--top-k K", "Only the K most likely tokens.", type=int),
         option("--top-p P", "Only the most likely tokens that make up P.", type=float),
         option("--min-p P", "Only tokens at least P times as likely as the best.", type=float),
-        option("--repetition-penalty R", "Tokens that occurred: p to the power of R.", type=float),
+        option(
+            "--repetition-penalty R",
+            "Tokens that occurred: logits / R, or * R below 0, as in transformers; without logits, p to the power "
+            "of R.",
+            type=float,
+        ),
         option("--presence-penalty A", "Tokens that occurred: ln p less A.", type=float),
         option("--frequency-penalty A", "Tokens that occurred n times: ln p less n A.", type=float),
         option("--beams B", f"Hypotheses of the beam search. [default: {beams}]", type=int),

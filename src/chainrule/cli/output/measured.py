@@ -26,7 +26,7 @@ _WIDEST_CONFUSION = 24  # tags; a table of more is not read
 
 def show_language(screen: Console, results: Results[Measured]) -> None:
     """Print a row for each model; a narrow table leaves out nats and bits, the logarithms of the perplexity."""
-    from chainrule.evaluation.measure import caveats
+    from chainrule.evaluation.measure import caveats, missing_ends
 
     figures = [m.figures() for _, m in results]
     headings = [name for name in figures[0] if screen.width >= _WIDE or name not in ("nats", "bits")]
@@ -38,7 +38,8 @@ def show_language(screen: Console, results: Results[Measured]) -> None:
         if m.impossible:
             share = m.impossible / m.tokens
             say(screen, f"{folder}: {share:.1%} of the tokens have probability 0, so the perplexity is infinite")
-    show(screen, caveats(m for _, m in results))
+    measured = [m for _, m in results]
+    show(screen, [*caveats(measured), *missing_ends(measured)])
 
 
 def show_masked(screen: Console, results: Results[PseudoMeasured]) -> None:

@@ -1,15 +1,19 @@
 """Our tokenizers as tokenizer.json and tokenizer_config.json, which `AutoTokenizer` of transformers reads.
 
-The ids are the same for every text: a line end is </s>, and the letters "<s>" are letters. So the token of a line
-end is an ordinary one with the content LF, and `split_special_tokens` keeps texts from becoming special tokens.
-One difference is left: pieces of more than 256 characters, which we cut, are not cut there.
+The ids are the same for every text: a line end is </s>, and the letters "<s>" are letters, since
+`split_special_tokens` keeps texts from becoming special tokens. One difference is left: pieces of more than 256
+characters, which we cut, are not cut there.
+
+Special tokens are left out where a reader asks for text alone. Every text begins with <s>. A line ends in </s>, and
+that is special for a model of lines. A text that flows across lines keeps its line ends, and has no end: the token
+that would end it is the <s> of the next one, which is never written.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from chainrule.contract.lm import Context, start_token
+from chainrule.contract.lm import Context
 from chainrule.errors import TokenizerError
 from chainrule.interop.vocabularies.definitions import (
     Definition,
@@ -34,14 +38,38 @@ START, LINE_END = "<s>", "\n"
 _SPACED = "{} "  # a name with a space in it, which no word has
 
 
+class Special(NamedTuple):
+    """The tokens that other programs ask for, by their ids."""
+
+    start: int
+    """The token before a text."""
+    end: int | None
+    """The token that ends a text; None: a published model without one."""
+    pad: int
+
+
+def special_tokens(tokenizer: Tokenizer, context: Context) -> Special:
+    """The special tokens of a model of this context."""
+    if isinstance(tokenizer, PublishedTokenizer):
+        end = tokenizer.eos if context == "line" else tokenizer.stop
+        return Special(tokenizer.start, end, tokenizer.start if tokenizer.stop is None else tokenizer.stop)
+    return Special(tokenizer.bos, tokenizer.eos if context == "line" else tokenizer.bos, tokenizer.bos)
+
+
 def published_files(tokenizer: Tokenizer, context: Context, longest: int) -> tuple[Definition, dict[str, Any]]:
     """tokenizer.json, and tokenizer_config.json for a model that reads at most `longest` tokens."""
-    definition, start_name, config = definition_and_names(tokenizer)
-    start = start_token(tokenizer, context)
-    if start != tokenizer.bos:
-        start_name = LINE_END if start == tokenizer.eos else token_name(tokenizer, start)
-    definition["post_processor"] = surrounded_by((start, start_name))
-    return definition, configuration(longest, splits=True, **config)
+    definition, start_name, _ = definition_and_names(tokenizer)
+    special = special_tokens(tokenizer, context)
+    if isinstance(tokenizer, PublishedTokenizer):
+        names = [None if token is None else token_name(tokenizer, token) for token in special]
+    elif context == "line":
+        start_name, end_name = _with_special_line_end(definition, tokenizer, start_name)
+        names = [start_name, end_name, start_name]
+    else:
+        names = [start_name] * len(special)
+    definition["post_processor"] = surrounded_by((special.start, str(names[0])))
+    named = dict(zip(("bos_token", "eos_token", "pad_token"), names, strict=True))
+    return definition, configuration(longest, splits=True, **named)
 
 
 def rows_of(tokenizer: Tokenizer) -> int:
@@ -83,6 +111,32 @@ def definition_and_names(tokenizer: Tokenizer) -> tuple[Definition, str, dict[st
     else:
         raise TokenizerError(f"{tokenizer.name} tokens cannot be written as tokenizer.json")
     return found, start, {"bos_token": start, "pad_token": start}
+
+
+def _with_special_line_end(definition: Definition, tokenizer: Tokenizer, start_name: str) -> tuple[str, str]:
+    """Let the vocabulary spell a line end, and return the names of <s> and </s>.
+
+    A special token is not searched for in texts, so that of a line end has to be found by the vocabulary. One of
+    subwords has a piece for the byte LF, which no text has: the token of a line end takes its name, and the piece
+    gets another that is decoded in the same way.
+    """
+    if not isinstance(tokenizer, (SubwordTokenizer, ByteTokenizer)):
+        return start_name, LINE_END
+    end_name = byte_characters()[ord(LINE_END)]
+    if isinstance(tokenizer, ByteTokenizer):
+        return start_name, end_name
+    start_name = _SPACED.format(START)
+    vocabulary = definition["model"]["vocab"]
+    if isinstance(vocabulary, list):  # of Unigram: pieces and scores in the order of their ids
+        worst = min(score for _, score in vocabulary)
+        vocabulary[:] = [[LINE_END if name == end_name else name, score] for name, score in vocabulary]
+        vocabulary += [[start_name, worst], [end_name, worst]]
+    else:
+        vocabulary |= {LINE_END: vocabulary.pop(end_name), start_name: tokenizer.bos, end_name: tokenizer.eos}
+    definition["added_tokens"] = [added_token(tokenizer.bos, start_name, special=True)]
+    lines = split(LINE_END, "Isolated")
+    definition["pre_tokenizer"] = steps("pretokenizers", lines, definition["pre_tokenizer"])
+    return start_name, end_name
 
 
 def _of_subwords(tokenizer: SubwordTokenizer) -> Definition:

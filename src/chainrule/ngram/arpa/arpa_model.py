@@ -3,7 +3,8 @@
 An ARPA file is a model of words, and its readers split text at white space. So a model that is read gets a word
 tokenizer, and only models of word tokens can be written. Where the format leaves a choice:
 
-    <unk>, <s>, </s>    are the tokenizer's own; one that the file lacks gets probability 0
+    <unk>               the tokenizer's own; if the file lacks it, it has probability 10^-100, as in KenLM
+    <s>, </s>           the tokenizer's own; one that the file lacks gets probability 0
     <s>                 is never predicted, whatever the file says; n-grams with <s> after a word are left out
     a missing context   is filled in: its probability is what backing off gives, and its own backoff weight is 1
 """
@@ -20,6 +21,7 @@ from chainrule._version import __version__
 from chainrule.contract.lm import Context, LanguageModel
 from chainrule.errors import ArpaError, ModelError
 from chainrule.folder.integrity import sha256
+from chainrule.ngram.arpa.numbers import LN10, ZERO
 from chainrule.ngram.arpa.reading import ArpaLevel, ArpaModel, read_arpa
 from chainrule.ngram.arpa.writing import ArpaBlock, write_arpa
 from chainrule.ngram.ngram_model import NgramModel
@@ -37,6 +39,8 @@ Ints = NDArray[np.int64]
 _SPECIAL = (b"<unk>", b"<s>", b"</s>")
 """The spelling, in a file, of the ids 0, 1 and 2 of a word tokenizer."""
 _UNK, _BOS = 0, 1
+_UNLISTED = -100 * LN10
+"""ln p of <unk> where a file lacks it: KenLM's, and below every number that the format has."""
 _ROUNDING = 1e-3  # how far above 0 the logarithm of a rounded probability may be
 _MOST_SUSPECTS = 4096
 _CELLS_AT_ONCE = 1 << 24
@@ -81,9 +85,9 @@ def save_arpa(lm: LanguageModel, path: str | Path, *, overwrite: bool = False, p
             "tokens cannot be written; train one with --tokenizer word"
         )
     progress = as_progress(progress)
-    words, number = _spelling(lm.tokenizer, progress)
-    _note_losses(lm, progress)
     automaton = lm.on("cpu").automaton
+    words, number = _spelling(lm.tokenizer, automaton, progress)
+    _note_losses(lm, progress)
     trie = automaton.trie
     sizes = [len(words), *np.diff(trie.first_of_length)[2:].tolist()]
     levels = [_unigrams(automaton, number), *(_ngrams(automaton, n, number) for n in range(2, trie.order + 1))]
@@ -129,6 +133,8 @@ def _automaton(levels: list[ArpaLevel], ids: Ints, size: int) -> Automaton:
     places = [code_of[level.ids[:, 0]] for level in levels]
     log_prob, log_backoff = [_scattered(places[0], levels[0].log_prob, size, -np.inf)], []
     log_prob[0][code[_BOS]] = -np.inf
+    if _UNK not in ids:
+        log_prob[0][code[_UNK]] = _UNLISTED
     log_backoff.append(_scattered(places[0], levels[0].log_backoff, size, 0.0))
     words, begins, filled = [], [], []
     for n in range(2, len(levels) + 1):
@@ -221,11 +227,11 @@ def _sums_after(automaton: Automaton, contexts: Ints, n: int) -> NDArray[np.floa
 # -- to a file --------------------------------------------------------------------------------------------
 
 
-def _spelling(tokenizer: Tokenizer, progress: Progress) -> tuple[list[bytes], Ints]:
+def _spelling(tokenizer: Tokenizer, automaton: Automaton, progress: Progress) -> tuple[list[bytes], Ints]:
     """Return the words of the file, and the index of each id among them (-1 if it is left out).
 
     If the text itself contains the word <unk>, as WikiText does, that word is written as <unk>; the tokenizer's own
-    unknown word, which then stands for next to nothing, is left out.
+    unknown word, which then stands for next to nothing, is left out. So is one that came from a file without <unk>.
     """
     words = [*_SPECIAL, *tokenizer.spellings]
     number = np.arange(len(words))
@@ -233,6 +239,9 @@ def _spelling(tokenizer: Tokenizer, progress: Progress) -> tuple[list[bytes], In
         progress.note(
             "the vocabulary has the word <unk>: it is written as the unknown word; the model's own one is left out"
         )
+        return words[1:], number - 1
+    unknown = float(automaton.log_prob.at(automaton.codes[[_UNK]], 0)[0])
+    if -np.inf < unknown <= ZERO * LN10:
         return words[1:], number - 1
     return words, number
 

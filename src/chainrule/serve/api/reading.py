@@ -14,6 +14,7 @@ from fastapi.responses import Response
 from chainrule.arrays import PAD, to_numpy
 from chainrule.contract.lm import LanguageModel
 from chainrule.decode.generate import context_of, end_of, prompt_ids, text_only
+from chainrule.decode.sample import scores_for
 from chainrule.decode.strategies import normalised
 from chainrule.decode.top import top_k
 from chainrule.serve.api.answers import as_json, find_model, in_bulk, unless_gone
@@ -89,9 +90,10 @@ async def next_token(body: NextRequest, request: Request) -> Response:
     def predict(prompt: str) -> dict[str, Any]:
         ids = prompt_ids(lm, prompt)
         ids_BT = np.asarray([ids], dtype=np.int64).reshape(1, -1)
-        log_probs_BV = lm.next_log_probs(lm.extend(lm.start(1), ids_BT))
+        state = lm.extend(lm.start(1), ids_BT)
+        log_probs_BV, from_BV = lm.next_log_probs(state), scores_for(lm, strategy, state)
         xp, device = array_namespace(log_probs_BV), log_probs_BV.device
-        chosen_BV = normalised(strategy.apply(log_probs_BV, lambda: xp.asarray(ids_BT, device=device)))
+        chosen_BV = normalised(strategy.apply(from_BV, lambda: xp.asarray(ids_BT, device=device)))
         p_V, q_V = np.exp(to_numpy(log_probs_BV)[0]), np.exp(to_numpy(chosen_BV)[0])
         tokens = [
             {
