@@ -173,6 +173,45 @@ def test_the_states_follow_from_the_gates(cell: str) -> None:
                 h = (1 - g["update"]) * g["candidate"] + g["update"] * h
         for got, expected in zip((h, c), state, strict=False):
             torch.testing.assert_close(got, expected[0])
+        for name, expected in zip("hc", state, strict=False):
+            torch.testing.assert_close(torch.tensor(found.states[name][layer][-1]), expected[0])
+
+
+@pytest.mark.parametrize("design", DESIGNS, ids=str)
+def test_the_last_token_is_followed_through_the_fused_layers(design: dict[str, Any]) -> None:
+    """What hooks see in the torch network: inputs and outputs of blocks, and what their two parts add."""
+    lm = transformer(**design)
+    diagnosis = diagnose(lm, TEXT)
+    found = diagnosis.followed
+    assert found is not None and diagnosis.attention_LHTT is not None
+    seen: list[tuple[Tensor, ...]] = []
+    added: dict[str, list[Tensor]] = {"attention": [], "feedforward": []}
+    for block in lm.network.blocks:  # type: ignore[union-attr]
+        block.register_forward_hook(lambda _, inputs, out: seen.append((inputs[0], out)))
+        for name, outputs in added.items():
+            part = getattr(block, name).out
+            part.register_forward_hook(lambda _, inputs, out, outputs=outputs: outputs.append(out))
+            if name == "feedforward":
+                part.register_forward_pre_hook(lambda _, inputs: hidden.append(inputs[0]))
+    hidden: list[Tensor] = []
+    ids_1T, target = read()
+    reading = lm.network(ids_1T)
+    last = lambda x: x[0, -1].detach().numpy()  # noqa: E731
+    np.testing.assert_allclose(found.first_D, last(seen[0][0]))
+    for layer, (block, (_, out)) in enumerate(zip(found.blocks, seen, strict=True)):
+        np.testing.assert_allclose(block.out_D, last(out))
+        np.testing.assert_allclose(block.attention_D, last(added["attention"][layer]))
+        np.testing.assert_allclose(block.feedforward_D, last(added["feedforward"][layer]))
+        np.testing.assert_allclose(block.hidden_I, last(hidden[layer]))
+        weights_HT = np.exp(block.scores_HT - block.scores_HT.max(axis=-1, keepdims=True))
+        weights_HT /= weights_HT.sum(axis=-1, keepdims=True)
+        np.testing.assert_allclose(weights_HT, diagnosis.attention_LHTT[layer, :, -1])
+    expected = -loss(lm, reading.features_BTD[0, -1], target).item()
+    assert diagnosis.log_probs_V is not None
+    for log_probs_V in (diagnosis.log_probs_V, found.log_probs_SV[-1]):
+        assert log_probs_V[target] == pytest.approx(expected)
+        assert np.exp(log_probs_V).sum() == pytest.approx(1)
+    np.testing.assert_allclose(np.exp(found.log_probs_SV).sum(axis=-1), 1)
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=str)

@@ -19,10 +19,10 @@ from tests.serve.serving import Running, running
 import chainrule as cr
 from chainrule.contract.lm import LanguageModel
 from chainrule.explanation.neighbours import neighbours, table_of
+from chainrule.explanation.reading import token_of
 from chainrule.mixtures.mixture import Mixture
 from chainrule.seq2seq.alignments import align
-from chainrule.serve.api.inside import LONGEST, look_at_network
-from chainrule.serve.api.schemas import InsideRequest
+from chainrule.serve.api.inside import LONGEST, LookRequest, look_at_network
 from chainrule.system.disk import holding
 
 TEXT = "the cat saw the dog"
@@ -128,6 +128,74 @@ def test_networks_are_looked_into_as_by_diagnose(name: str, looking: Running, mo
                 )
 
 
+def test_one_token_is_followed_through_a_transformer(looking: Running, more: dict[str, Path]) -> None:
+    lm = cr.load(more["transformer"])
+    found = ask(looking, "/v1/inside", model="transformer", text=TEXT)
+    path, expected = found["path"], cr.diagnose(lm, TEXT).followed
+    assert expected is not None
+    for name in ("embedding", "first"):
+        assert path[name] == pytest.approx(getattr(expected, f"{name}_D").tolist(), abs=1e-4)
+    for block, one in zip(path["blocks"], expected.blocks, strict=True):
+        # what goes in, what attention adds, what the feed-forward part adds, what comes out
+        assert np.add(block["middle"], block["feedforward"]) == pytest.approx(block["out"], abs=1e-3)
+        assert np.add(path["first"], block["attention"]) == pytest.approx(block["middle"], abs=1e-3)
+        assert block["hidden"]["count"] == len(one.hidden_I)
+        for unit in block["hidden"]["units"]:
+            assert unit["value"] == pytest.approx(one.hidden_I[unit["unit"]], abs=1e-4)
+        for head, scores in enumerate(block["scores"]):
+            weights = np.exp(scores) / np.exp(scores).sum()
+            assert weights == pytest.approx(found["attention"][0][head][-1], abs=1e-3)
+    # the guess after the last block is the model's own
+    assert len(path["guesses"]) == len(path["blocks"]) + 1
+    for guess, one in zip(path["guesses"][-1], found["likely"], strict=False):
+        assert guess == {"token": one["token"], "probability": pytest.approx(one["probability"])}
+    following = ask(looking, "/v1/next", model="transformer", prompt=TEXT, top=10)["tokens"]
+    after = ask(looking, "/v1/inside", model="transformer", text=TEXT, after=True)
+    assert after["token"] == len(after["text_tokens"]) + 1
+    assert after["target"] == following[0]["token"]
+    assert [one["token"] for one in after["likely"]] == [one["token"] for one in following]
+    assert [one["probability"] for one in after["likely"]] == pytest.approx(
+        [one["p"] for one in following], rel=1e-3
+    )
+    for name in ("ngram", "lstm"):
+        best = ask(looking, "/v1/next", model=name, prompt=TEXT, top=1)["tokens"][0]["token"]
+        assert ask(looking, "/v1/inside", model=name, text=TEXT, after=True)["target"] == best
+
+
+def test_the_units_of_a_layer_obey_the_equations_of_its_cell(looking: Running) -> None:
+    def values(found: dict[str, Any], unit: int) -> dict[str, np.ndarray]:
+        every = [
+            (one.get("gate") or one["state"], one)
+            for one in (*found["gates"], *found["states"])
+            if not one["layer"]
+        ]
+        return {
+            name: np.asarray(next(u["values"] for u in one["units"] if u["unit"] == unit)) for name, one in every
+        }
+
+    found = ask(looking, "/v1/inside", model="lstm", text=TEXT)
+    for unit in (one["unit"] for one in found["states"][0]["units"]):
+        of = values(found, unit)
+        # c_t = f_t c_{t-1} + i_t g_t,  h_t = o_t tanh(c_t)
+        kept = of["forget"][1:] * of["c"][:-1] + of["input"][1:] * of["candidate"][1:]
+        assert kept == pytest.approx(of["c"][1:], abs=1e-3)
+        assert of["output"] * np.tanh(of["c"]) == pytest.approx(of["h"], abs=1e-3)
+    found = ask(looking, "/v1/inside", model="gru", text=TEXT)
+    of = values(found, found["states"][0]["units"][0]["unit"])
+    # h_t = (1 - z_t) n_t + z_t h_{t-1}
+    mixed = (1 - of["update"][1:]) * of["candidate"][1:] + of["update"][1:] * of["h"][:-1]
+    assert mixed == pytest.approx(of["h"][1:], abs=1e-3)
+
+
+def test_tokens_of_counts_are_spelled_as_those_of_networks(looking: Running) -> None:
+    found = {name: ask(looking, "/v1/inside", model=name, text=TEXT) for name in ("ngram", "transformer")}
+    assert found["ngram"]["tokens"][1:] == found["transformer"]["tokens"][1:]
+    assert found["ngram"]["target"] == found["transformer"]["target"]
+    assert found["ngram"]["target"].startswith(" ")
+    assert found["ngram"]["contexts"][0]["context"][-1] == found["ngram"]["tokens"][-1]
+    assert not any(one["token"].startswith("'") for one in found["ngram"]["likely"])
+
+
 def test_a_long_text_is_cut_and_many_heads_cut_it_more(
     looking: Running, more: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +206,7 @@ def test_a_long_text_is_cut_and_many_heads_cut_it_more(
     monkeypatch.setattr("chainrule.serve.api.inside.MOST_WEIGHTS", 100)
     lm = cr.load(more["transformer"])
     assert isinstance(lm, LanguageModel)
-    assert len(look_at_network(lm, InsideRequest(text=TEXT * 4))["tokens"]) == 10  # 2 heads of 10² / 2
+    assert len(look_at_network(lm, LookRequest(text=TEXT * 4))["tokens"]) == 10  # 2 heads of 10² / 2
 
 
 @pytest.mark.parametrize("name", ["ngram", "words", "anygram"])
@@ -149,7 +217,14 @@ def test_ngrams_are_looked_into_as_by_explain(name: str, looking: Running, more:
         expected = cr.explain(lm, TEXT, token=token)
         record = json.loads(json.dumps(expected.record()))
         assert found["family"] == "ngram"
-        assert found["contexts"] == record["contexts"]
+        shown = [
+            None if line["context"] is None else [token_of(one) for one in line["context"]]
+            for line in record["contexts"]
+        ]
+        assert [line["context"] for line in found["contexts"]] == shown
+        assert [{**line, "context": None} for line in found["contexts"]] == [
+            {**line, "context": None} for line in record["contexts"]
+        ]
         assert found["probability"] == pytest.approx(math.exp(-expected.nats))
         assert found["lines"][0] == expected.title
         ids = lm.tokenizer.encode(TEXT)[None, :token].astype(np.int64)

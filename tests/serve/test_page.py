@@ -151,14 +151,26 @@ def test_a_key_is_asked_for_once(browser: Any, server: Running) -> None:
 
     opened.page.route("**/v1/**", guarded)
     opened.page.goto(f"{server.address}/#/write")
-    for key in ("wrong", "secret"):
-        opened.page.wait_for_selector("dialog[open]")
+    opened.page.wait_for_selector("dialog[open]")
+    assert opened.text("#key-wrong") == ""
+    for key, said in (("", "Type the key first."), ("wrong", "The server did not accept that key.")):
         opened.page.fill("#key-value", key)
         opened.page.keyboard.press("Enter")
+        opened.page.wait_for_selector(f"dialog[open] >> text={said}")
+    opened.page.fill("#key-value", "secret")
+    opened.page.keyboard.press("Enter")
     opened.settled("write")
     opened.page.wait_for_selector(".next li")
     opened.page.reload()
     opened.settled("write")  # the key is known to this tab
+    opened.context.close()
+    opened = Opened(browser, server)
+    opened.page.route("**/v1/**", guarded)
+    opened.page.goto(f"{server.address}/#/write")
+    opened.page.wait_for_selector("dialog[open]")
+    opened.page.keyboard.press("Escape")
+    opened.page.wait_for_selector("#status.wrong")
+    assert opened.text("#status") == "This server needs a key. Reload the page to be asked for it again."
     opened.context.close()
 
 
@@ -214,6 +226,71 @@ def test_writing_can_be_stopped(opened: Opened) -> None:
     assert opened.page.inner_text("#status").startswith("Stopped")
     assert 5 <= len(opened.tokens()) < 4000
     assert opened.page.inner_text("button.main") == "Write"
+
+
+def test_an_error_of_writing_is_not_overwritten(opened: Opened) -> None:
+    answers = [
+        {"status": 400, "body": json.dumps({"error": {"message": "no such prompt"}})},
+        {
+            "status": 200,
+            "body": 'data: {"error": {"message": "it broke"}}\n\n',
+            "content_type": "text/event-stream",
+        },
+    ]
+    opened.page.route("**/v1/completions", lambda route: route.fulfill(**answers.pop(0)))
+    for said in ("no such prompt", "it broke"):
+        opened.go("write", model="ngram", prompt="the", go=1, seed=1)
+        assert opened.text("#status.wrong") == said
+    opened.page.unroute("**/v1/completions")
+    opened.page.route(
+        "**/v1/**", lambda route: route.abort() if "models" not in route.request.url else route.continue_()
+    )
+    opened.go("write", model="ngram", prompt="the", go=1, seed=1)
+    assert opened.text("#status.wrong") == "The server does not answer. Is it still running?"
+    opened.wrong.clear()  # the browser reports failed requests too
+
+
+def test_values_of_the_address_are_kept_in_bounds(opened: Opened) -> None:
+    page = opened.go("write", model="ngram", prompt="the", t=1e9, k=-5, p="x", n="12.6", seed=-3, repeat=0, go=1)
+    assert page.query_selector("#status.wrong") is None
+    values = [
+        page.input_value(f"input[aria-label='{name}, exactly']") for name in ("Temperature", "Top-k", "Top-p")
+    ]
+    assert values == ["2", "0", "0.95"]
+    assert page.input_value("input[aria-label='Tokens, exactly']") == "13"
+    opened.go("tree", model="ngram", prompt="the", width=99, n="no", step=-1)
+    assert opened.page.query_selector("#status.wrong") is None
+
+
+def test_seed_stop_and_penalties_reach_the_server(opened: Opened, server: Running) -> None:
+    page = opened.go("write", model="ngram", prompt="the cat", n=12, t=1, p=1)
+    page.click("summary:has-text('Seed, stop')")
+    page.get_by_label("Seed", exact=True).fill("11")
+    page.get_by_label("Stop before", exact=False).fill(" on")
+    page.fill("input[aria-label='Repetition, exactly']", "1.5")
+    with page.expect_request("**/v1/completions") as sent:
+        page.click("button.main")
+    body = sent.value.post_data_json
+    assert (body["seed"], body["stop"], body["repetition_penalty"]) == (11, " on", 1.5)
+    opened.until("location.hash.includes('keeps=1')")
+    opened.settled("write")
+    first, said = opened.tokens(), opened.text("#status")
+    assert said.endswith("seed 11.") and "tokens/s" in said
+    shown = "".join(first).replace("■", "").replace("↵", "")
+    assert shown == ask(server, "/v1/completions", **{**body, "stream": False})["choices"][0]["text"]
+    page.wait_for_timeout(500)  # a click just after the end is taken for a late one on Stop
+    with page.expect_request("**/v1/completions"):  # the same once more
+        page.click("button.main")
+    page.wait_for_selector(".view[data-writing=no]")
+    assert opened.tokens() == first
+
+
+def test_bars_are_as_long_as_their_probabilities(opened: Opened) -> None:
+    page = opened.go("fill", text="the [MASK] sat")
+    for row in page.locator("section .next button").all():
+        share = float(row.locator(".figure").inner_text().rstrip("%"))
+        drawn = float(row.locator(".bar").evaluate("one => one.style.getPropertyValue('--w')").rstrip("%"))
+        assert drawn == pytest.approx(share, abs=0.06)
 
 
 def test_sliders_redraw_what_may_come_next(opened: Opened) -> None:
@@ -296,6 +373,38 @@ def test_words_of_two_models_are_aligned_and_add_up(opened: Opened, server: Runn
         assert row.split("\t")[:3] == [name, str(len(found["tokens"])), f"{found['bits']:,.1f}"]
 
 
+def test_read_says_what_it_does_not_read(opened: Opened) -> None:
+    page = opened.go("read", models="words", text="the cat " * 2600)
+    assert "Of 20,800 characters only the first 20,000" in opened.text("main .problem")
+    assert len(page.input_value("textarea")) == 20000
+    page.fill("textarea", "the cat")
+    page.wait_for_selector(".view[data-reading=no]")
+    opened.until("document.querySelector('#status').textContent === 'One model has read 7 bytes.'")
+    assert not page.locator("main .problem").is_visible()
+    # while another text is read, the figures of this one do not look like its own
+    waiting: list[Any] = []
+
+    def hold(route: Any) -> None:
+        waiting.append(route)
+
+    page.route("**/v1/score", hold)
+    page.fill("textarea", "the dog")
+    page.wait_for_selector(".results[aria-busy=true]")
+    opened.until("document.querySelector('#status').textContent === 'Reading …'")
+    while not waiting:
+        page.wait_for_timeout(20)
+    waiting.pop().continue_()
+    page.unroute("**/v1/score")
+    page.wait_for_selector(".results:not([aria-busy])")
+    for change, said in (
+        (lambda: page.fill("textarea", ""), "There is nothing to read yet: type a text."),
+        (lambda: page.uncheck("input[value=words]"), "Choose a model to read the text."),
+    ):
+        change()
+        opened.until(f"document.querySelector('#status').textContent === '{said}'")
+        assert not page.locator(".results").is_visible()
+
+
 def test_the_spans_where_models_differ_are_the_librarys(opened: Opened, server: Running) -> None:
     """As report/surprise.py finds them."""
     import numpy as np
@@ -323,6 +432,8 @@ def test_the_spans_where_models_differ_are_the_librarys(opened: Opened, server: 
 
 def test_the_tree_grows_step_by_step(opened: Opened, server: Running) -> None:
     page = opened.go("tree", model="transformer", prompt="the", width=3, n=4)
+    assert page.locator(".node.best").count() == 4  # it opens with the whole tree
+    page = opened.go("tree", model="transformer", prompt="the", width=3, n=4, step=1)
     nodes = ask(server, "/v1/beam", model="transformer", prompt="the", width=3, max_tokens=4)["nodes"]
     step = page.get_by_role("button", name="Step", exact=True)
     for number in range(1, 5):
@@ -361,6 +472,17 @@ def test_tokens_follow_what_is_typed(opened: Opened, server: Running) -> None:
     page.click("th button:text('words')")
     opened.until("document.querySelector('.merges').hidden")
     opened.until("location.hash.includes('model=words')")
+
+
+def test_each_token_of_a_character_has_a_block(opened: Opened, server: Running) -> None:
+    page = opened.go("tokens", model="ngram", text="a 😀 b")
+    found = ask(server, "/tokenize", model="ngram", prompt="a 😀 b")
+    blocks = page.locator(".paper [data-stop]")
+    assert blocks.count() == found["count"]
+    assert page.text_content(".paper") == "a 😀 b"
+    said = [one.get_attribute("aria-label") or "" for one in blocks.all()]
+    assert [one.split(" (id ")[1].split(")")[0] for one in said] == [str(token) for token in found["tokens"]]
+    assert sum("of 4 of" in one for one in said) == 4
 
 
 # -- tasks ------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ In reading order:
     mixtures.py      the explanation of a mixture: the weight of each model, and the probability by each of them
     networks.py      the explanation of a network: its graph, and the gradients that flow back
     pictures/        one prediction drawn as a graph, with the gradients that flow back
+    following.py     one token on its way through a Transformer
     diagnosis.py     `diagnose`: gradients through time, gates and attention weights of a network
     tables.py        the tables of a diagnosis
     torch_trace.py   the diagnosis of a torch network that the tape does not compute

@@ -26,9 +26,11 @@ from chainrule.autodiff import (
     Value,
 )
 from chainrule.autodiff.networks.network import TapeNetwork
+from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.autodiff.tape_model import TapeModel, as_tape_model, is_on_tape, kinds_on_tape
 from chainrule.contract.lm import LanguageModel, start_token
 from chainrule.errors import DiagnosisError
+from chainrule.explanation.following import Followed, follow
 from chainrule.explanation.reading import ids_and_target
 from chainrule.folder import to_json
 from chainrule.system.disk import replaced_file
@@ -58,6 +60,12 @@ class Trace:
     """The values of gates by name, then layer: [T, H]. Empty if there are none."""
     attention_LHTT: np.ndarray | None = None
     """Attention weights of each query (the third axis) over the keys (the last axis). None without attention."""
+    states: Mapping[str, list[np.ndarray]] = field(default_factory=dict)
+    """The values of the states "h" and "c" by name, then layer: [T, H]. Empty if nothing is recurrent."""
+    log_probs_V: np.ndarray | None = None
+    """ln p of every token at the place of the target; None if it was not kept."""
+    followed: Followed | None = None
+    """The way of the last token through a Transformer; None for other networks."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -177,32 +185,42 @@ def trace_network(lm: LanguageModel, ids: list[int], target: int) -> Trace:
         modules = tape.modules
         tape.backward()
     states = {letter: [one for one in modules if one.symbol == letter] for letter in "hc"}
+    states = {letter: found for letter, found in states.items() if found}
     gates: dict[str, list[Module]] = {}
     for one in modules:
         if one.gate:
             gates.setdefault(one.gate, []).append(one)
     attention = [one.weights for one in modules if isinstance(one, ScaledDotProductAttention)]
+    embedded = _embedded(modules)
     # the last T rows are the tokens; a feed-forward network has <s> before them
-    embedded = _gradient(_embedded(modules))
+    gradient = _gradient(embedded)
+    logits_V = logits.out_tensor[0]
     return Trace(
         float(loss.out_tensor),
-        np.linalg.norm(embedded.reshape(-1, embedded.shape[-1])[-steps:], axis=-1),
+        np.linalg.norm(gradient.reshape(-1, gradient.shape[-1])[-steps:], axis=-1),
         {
             letter: np.reshape([np.linalg.norm(_gradient(one)) for one in found], (-1, steps))
             for letter, found in states.items()
-            if found
         },
-        {
-            # a layer has one module for each step
-            name: [
-                np.concatenate([one.out_tensor for one in found[first : first + steps]])
-                for first in range(0, len(found), steps)
-            ]
-            for name, found in gates.items()
-        },
+        _over_time(gates, steps),
         # heads that share keys stand in two axes of a module, here in one
         np.stack([weights.reshape(-1, steps, steps) for weights in attention]) if attention else None,
+        _over_time(states, steps),
+        # ln p_i = z_i - ln Σ e^z, and ln Σ e^z = z_y + L
+        logits_V - logits_V[target] - float(loss.out_tensor),
+        follow(network, modules, embedded) if isinstance(network, TapeTransformer) else None,
     )
+
+
+def _over_time(modules: Mapping[str, list[Module]], steps: int) -> dict[str, list[np.ndarray]]:
+    """The values of modules by name, then layer, [T, H]: a layer has one module for each step."""
+    return {
+        name: [
+            np.concatenate([one.out_tensor for one in found[first : first + steps]])
+            for first in range(0, len(found), steps)
+        ]
+        for name, found in modules.items()
+    }
 
 
 def _in_double(network: TapeNetwork) -> TapeNetwork:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import numpy as np
 
 from chainrule.arrays import to_numpy
@@ -60,6 +62,17 @@ def word(tokenizer: Tokenizer, token: int) -> str:
     """The text of a token for people: in quotes if it is empty, unprintable or has spaces at its ends."""
     text = tokenizer.token(token)
     return text if text.isprintable() and text.strip() == text != "" else repr(text)
+
+
+def token_of(shown: str) -> str:
+    """The token that `word` shows in this way: without the quotes that stand for what cannot be seen."""
+    if not (len(shown) > 1 and shown[0] == shown[-1] and shown[0] in "'\""):
+        return shown
+    try:
+        text = str(ast.literal_eval(shown))
+    except (ValueError, SyntaxError):
+        return shown
+    return shown if text.isprintable() and text.strip() == text != "" else text
 
 
 def words(tokenizer: Tokenizer, ids: list[int] | tuple[int, ...]) -> tuple[str, ...]:

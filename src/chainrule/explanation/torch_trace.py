@@ -29,4 +29,5 @@ def trace_embeddings(lm: NeuralModel, ids: list[int], target: int) -> Trace:
     possible_V = torch.arange(len(logits_V)) != lm.tokenizer.bos
     loss = logits_V[possible_V].logsumexp(dim=0) - logits_V[target]
     (gradient,) = torch.autograd.grad(loss, kept)
-    return Trace(loss.item(), gradient.flatten(0, -2)[-len(ids) :].norm(dim=-1).numpy())
+    log_probs_V = torch.where(possible_V, logits_V - logits_V[target] - loss, -torch.inf).detach().numpy()
+    return Trace(loss.item(), gradient.flatten(0, -2)[-len(ids) :].norm(dim=-1).numpy(), log_probs_V=log_probs_V)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,9 @@ from chainrule.contract.model import Model
 from chainrule.errors import DiagnosisError, ModelError
 from chainrule.explanation.diagnosis import Diagnosis, diagnose, is_diagnosed
 from chainrule.explanation.explanation import explain, is_explained
+from chainrule.explanation.following import Followed
 from chainrule.explanation.neighbours import neighbours
-from chainrule.explanation.reading import text_ids
+from chainrule.explanation.reading import text_ids, token_of
 from chainrule.seq2seq.alignments import align_ids
 from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.seq2seq.translate import translate
@@ -32,16 +33,28 @@ LONGEST = 64
 MOST_WEIGHTS = 400_000
 """The most attention weights of an answer; where heads are many, fewer tokens are read."""
 UNITS = 8
-"""The units of a gate that are sent one by one: those that change most over the text."""
+"""The units of a layer that are sent one by one: those whose state changes most over the text."""
+HIDDEN = 24
+"""The hidden features of a block that are sent one by one: the largest."""
+LIKELY = 10
+"""The most likely tokens that are sent, and the most of those that a block would give."""
 DIGITS = 4
 
 
-@router.post("/v1/inside")
-async def inside(body: InsideRequest, request: Request) -> Response:
-    """Look inside a model while it predicts one token of a text.
+class LookRequest(InsideRequest):
+    """The body of /v1/inside, with the token after the text too."""
 
-    Networks: gradients, gates and attention weights. N-gram models: the contexts that were tried, with counts and
-    weights. Mixtures: the weight and probability of each model. Encoder-decoders: where in the source they look.
+    after: bool = False
+    """Predict the most likely token after the text, and not one of the text."""
+
+
+@router.post("/v1/inside")
+async def inside(body: LookRequest, request: Request) -> Response:
+    """Look inside a model while it predicts one token of a text, or the token after it.
+
+    Networks: gradients, gates and states, attention weights, and the way of one token through a Transformer. N-gram
+    models: the contexts that were tried, with counts and weights. Mixtures: the weight and probability of each
+    model. Encoder-decoders: where in the source they look.
     """
     served = find_model(request, body.model)
     look = _way_to_look(served.model)
@@ -91,45 +104,91 @@ def _way_to_look(model: Model) -> Any:
 # -- networks ---------------------------------------------------------------------------------------------
 
 
-def look_at_network(lm: LanguageModel, asked: InsideRequest) -> dict[str, Any]:
-    """Return gradients through time, gates over the text, and attention weights."""
+def look_at_network(lm: LanguageModel, asked: LookRequest) -> dict[str, Any]:
+    """Return gradients through time, gates over the text, attention weights, and the way of the last token."""
     notes, texts = _Notes(), _texts(lm, asked.text)
-    found = diagnose(lm, asked.text, token=asked.token, longest=LONGEST, progress=notes)
+    found = diagnose(lm, asked.text, after=asked.after, token=asked.token, longest=LONGEST, progress=notes)
     if found.attention_LHTT is not None and found.attention_LHTT.size > 2 * MOST_WEIGHTS:
         heads = math.prod(found.attention_LHTT.shape[:2])
         fewer = max(int(math.sqrt(2 * MOST_WEIGHTS / heads)), 2)
         notes = _Notes()
-        found = diagnose(lm, asked.text, token=asked.token, longest=fewer, progress=notes)
-    states = {
+        found = diagnose(lm, asked.text, after=asked.after, token=asked.token, longest=fewer, progress=notes)
+    norms = {
         name: [_significant(norms_T) for norms_T in by_layer] for name, by_layer in found.state_gradients.items()
     }
     return {
         "family": "network",
         "text_tokens": texts,
-        "token": asked.token or len(texts),
+        "token": _place(asked, texts),
         "tokens": list(found.tokens),
         "target": found.target,
         **_likelihood(found.nats),
-        "gradients": {"embedding": _significant(found.embedding_gradient_T), **states},
-        "gates": [*_gates(found)],
+        "likely": [] if found.log_probs_V is None else _likely(lm, found.log_probs_V, LIKELY),
+        "gradients": {"embedding": _significant(found.embedding_gradient_T), **norms},
+        "gates": [*_over_time(found, found.gates, "gate")],
+        "states": [*_over_time(found, found.states, "state")],
         "attention": None if found.attention_LHTT is None else _attention(found.attention_LHTT),
+        "path": None if found.followed is None else _path(lm, found.followed, notes),
         "notes": notes.notes,
     }
 
 
-def _gates(found: Diagnosis) -> Iterator[dict[str, Any]]:
-    for name, layers in found.gates.items():
+def _over_time(found: Diagnosis, named: Mapping[str, list[np.ndarray]], what: str) -> Iterator[dict[str, Any]]:
+    """Yield the values of each gate or state of each layer: the mean, and the same few units of all of them."""
+    for name, layers in named.items():
         for layer, values_TH in enumerate(layers):
-            spread_H = values_TH.std(axis=0)
-            units = sorted(np.argsort(-spread_H, kind="stable")[:UNITS].tolist())
+            # the memory of an LSTM is c
+            state_TH = (found.states.get("c") or found.states.get("h") or layers)[layer]
+            units = sorted(np.argsort(-state_TH.std(axis=0), kind="stable")[:UNITS].tolist())
             yield {
-                "gate": name,
+                what: name,
                 "layer": layer,
-                # a candidate is a tanh, gates are sigmoids
-                "range": [-1, 1] if name == "candidate" else [0, 1],
+                # gates are sigmoids, a candidate is a tanh; a state has no bound of its own
+                "range": None if what == "state" else [-1, 1] if name == "candidate" else [0, 1],
                 "mean": _rounded(values_TH.mean(axis=1)),
                 "units": [{"unit": unit, "values": _rounded(values_TH[:, unit])} for unit in units],
             }
+
+
+def _path(lm: LanguageModel, found: Followed, notes: _Notes) -> dict[str, Any] | None:
+    """Return the vectors of the last token, what each part adds, and what the head would predict on the way."""
+    sizes = [sum(one.size for one in (block.query_HK, block.out_D)) for block in found.blocks]
+    if 4 * sum(sizes) > MOST_WEIGHTS:
+        notes.note("the network has too many features to follow a token through all of them")
+        return None
+    return {
+        "embedding": _rounded(found.embedding_D),
+        "position": None if found.position_D is None else _rounded(found.position_D),
+        "first": _rounded(found.first_D),
+        "guesses": [_likely(lm, log_probs_V, LIKELY // 2) for log_probs_V in found.log_probs_SV],
+        "blocks": [
+            {
+                "query": [_rounded(row) for row in block.query_HK],
+                "key": [_rounded(row) for row in block.key_HK],
+                "value": [_rounded(row) for row in block.value_HK],
+                "scores": [_rounded(row) for row in block.scores_HT],
+                "heads": _significant(block.head_norms_H),
+                "attention": _rounded(block.attention_D),
+                "middle": _rounded(block.middle_D),
+                "hidden": _hidden(block.hidden_I),
+                "feedforward": _rounded(block.feedforward_D),
+                "out": _rounded(block.out_D),
+            }
+            for block in found.blocks
+        ],
+    }
+
+
+def _hidden(hidden_I: np.ndarray) -> dict[str, Any]:
+    """Return how many hidden features there are, how many are above 0, and the largest."""
+    largest = np.argsort(-np.abs(hidden_I), kind="stable")[:HIDDEN].tolist()
+    units = [{"unit": unit, "value": round(float(hidden_I[unit]), DIGITS)} for unit in largest]
+    return {"count": len(hidden_I), "above": int((hidden_I > 0).sum()), "units": units}
+
+
+def _likely(lm: LanguageModel, log_probs_V: np.ndarray, count: int) -> list[dict[str, Any]]:
+    best = np.argsort(-log_probs_V, kind="stable")[:count].tolist()
+    return [{"token": lm.tokenizer.token(one), "probability": math.exp(log_probs_V[one])} for one in best]
 
 
 def _attention(weights_LHTT: np.ndarray) -> list[list[list[list[float]]]]:
@@ -143,10 +202,10 @@ def _attention(weights_LHTT: np.ndarray) -> list[list[list[list[float]]]]:
 # -- n-grams and mixtures ---------------------------------------------------------------------------------
 
 
-def look_at_numbers(lm: LanguageModel, asked: InsideRequest) -> dict[str, Any]:
+def look_at_numbers(lm: LanguageModel, asked: LookRequest) -> dict[str, Any]:
     """Return the contexts that were tried with their weights, or the models of a mixture with theirs."""
     notes, texts = _Notes(), _texts(lm, asked.text)
-    found = explain(lm, asked.text, token=asked.token, progress=notes)
+    found = explain(lm, asked.text, after=asked.after, token=asked.token, progress=notes)
     record = found.record()
     likelihood = _likelihood(record.pop("nats"))
     if not found.is_probability:
@@ -157,9 +216,9 @@ def look_at_numbers(lm: LanguageModel, asked: InsideRequest) -> dict[str, Any]:
     return {
         "family": "mixture" if "parts" in record else "ngram",
         "text_tokens": texts,
-        "token": asked.token or len(texts),
+        "token": _place(asked, texts),
         "is_probability": found.is_probability,
-        **record,
+        **_plain(record),
         "title": found.title,
         "equation": equation,
         "lines": [line for line in lines if line],
@@ -167,10 +226,22 @@ def look_at_numbers(lm: LanguageModel, asked: InsideRequest) -> dict[str, Any]:
     }
 
 
+def _plain(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record of an explanation with its tokens as they are: a program needs no quotes around spaces."""
+    plain = record | {"tokens": [token_of(one) for one in record["tokens"]], "target": token_of(record["target"])}
+    plain["likely"] = [one | {"token": token_of(one["token"])} for one in record["likely"]]
+    for name in {"contexts", "terms"} & record.keys():
+        plain[name] = [
+            one | {"context": None if one["context"] is None else [token_of(word) for word in one["context"]]}
+            for one in record[name]
+        ]
+    return plain
+
+
 # -- encoder-decoders -------------------------------------------------------------------------------------
 
 
-def look_at_translation(lm: ConditionalModel, asked: InsideRequest) -> dict[str, Any]:
+def look_at_translation(lm: ConditionalModel, asked: LookRequest) -> dict[str, Any]:
     """Return where in the source the decoder looks for each token of the target: the mean, and each head."""
     notes = []
     if not asked.text.strip():
@@ -206,6 +277,11 @@ def look_at_translation(lm: ConditionalModel, asked: InsideRequest) -> dict[str,
 def _texts(lm: LanguageModel, text: str) -> list[str]:
     """Return the tokens of the text, one of which is predicted."""
     return [lm.tokenizer.token(token) for token in text_ids(lm, text, SILENT)]
+
+
+def _place(asked: LookRequest, texts: list[str]) -> int:
+    """Return the number of the token that is predicted, from 1 on; the one after the text follows the last."""
+    return len(texts) + 1 if asked.after else asked.token or len(texts)
 
 
 def _likelihood(nats: float) -> dict[str, float]:

@@ -9,17 +9,22 @@ function headers(body) {
   return { ...(body ? { "Content-Type": "application/json" } : {}), ...(key ? { Authorization: `Bearer ${key}` } : {}) };
 }
 
-function askForKey() {
+// Asks for a key; true if one was given.
+function askForKey(wasWrong) {
   asking ??= new Promise((resolve) => {
     const dialog = byId("key"), input = byId("key-value");
+    let isGiven = false;
     const send = () => {
-      sessionStorage.setItem(KEY, input.value.trim());
+      isGiven = input.value.trim() !== "";
+      if (isGiven) sessionStorage.setItem(KEY, input.value.trim());
+      byId("key-wrong").textContent = isGiven ? "" : "Type the key first.";
       input.value = "";
-      dialog.close();
+      if (isGiven) dialog.close();
     };
+    byId("key-wrong").textContent = wasWrong ? "The server did not accept that key." : "";
     byId("key-send").onclick = send;
     input.onkeydown = (event) => { if (event.key === "Enter") send(); };
-    dialog.onclose = () => { asking = null; resolve(); };
+    dialog.onclose = () => { asking = null; resolve(isGiven); };
     dialog.showModal();
     input.focus();
   });
@@ -39,8 +44,8 @@ async function ask(path, options) {
     if (response.ok) return response;
     if (response.status === 401) {
       // another request may have been given the key while this one was under way
-      if (sessionStorage.getItem(KEY) === sent) await askForKey();
-      if (sessionStorage.getItem(KEY) !== sent) continue;
+      if (sessionStorage.getItem(KEY) !== sent || (await askForKey(sent !== null))) continue;
+      throw new Error("This server needs a key. Reload the page to be asked for it again.");
     }
     let message = `The server answered with status ${response.status}.`;
     try { message = (await response.json()).error.message; } catch { /* no JSON: the status has to do */ }

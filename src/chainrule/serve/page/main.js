@@ -61,18 +61,20 @@ async function route() {
   }
   document.title = `${titled(name)} · chainrule`;
   const root = byId("main");
-  // The view says so when its state changes; `push` is a step to which the back button returns.
+  // The view says so when its state changes; `push` is a step to which the back button returns, and true if there is one.
   const setParams = (next, { push = false } = {}) => {
-    if (shown.number !== number) return;
+    if (shown.number !== number) return false;
     const hash = hashOf(name, next);
     links.get(name).href = hash; // so that who comes back to a view finds it as it was
-    if (push) {
-      settle();
-      if (hash !== location.hash) location.hash = hash;
-    } else {
+    if (!push) {
       clearTimeout(waiting.timer);
       waiting = { hash, timer: setTimeout(settle, 150) }; // browsers bound how often an address may change
+      return false;
     }
+    settle();
+    if (hash === location.hash) return false;
+    location.hash = hash;
+    return true;
   };
   waiting = { hash: null, timer: null };
   links.get(name).href = location.hash || `#/${name}`;

@@ -19,7 +19,7 @@ function fill(element, props, children) {
     else if (name === "value" || name === "checked" || name === "disabled") element[name] = value;
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 
@@ -80,10 +80,10 @@ export function modelChecks(models, chosen, onchange, label = "Models") {
   return Object.assign(el("fieldset", { class: "checks" }, el("legend", {}, label), labels), { values });
 }
 
-// A slider with a number beside it: the same value, by hand or exactly.
-export function slider(label, { min, max, step, value, off = null }, onchange) {
+// A slider with a number beside it: the same value, by hand or exactly; the number may go further, up to `most`.
+export function slider(label, { min, max, step, value, off = null, most = max }, onchange) {
   const range = el("input", { type: "range", min, max, step, value, id: newId("slider") });
-  const number = el("input", { type: "number", min, max, step, value, "aria-label": `${label}, exactly` });
+  const number = el("input", { type: "number", min, max: most, step, value, "aria-label": `${label}, exactly` });
   const note = el("span", { class: "soft small" });
   const tell = () => { note.textContent = off !== null && Number(range.value) === off ? "off" : ""; };
   range.addEventListener("input", () => { number.value = range.value; tell(); onchange(Number(range.value)); });
@@ -101,6 +101,12 @@ export function radios(label, name, options, chosen, onchange) {
   const boxes = options.map(([value, text]) =>
     el("label", {}, el("input", { type: "radio", name, value, checked: value === chosen, onchange: () => onchange(value) }), text));
   return el("fieldset", { class: "checks" }, el("legend", {}, label), boxes);
+}
+
+// A number of the address, at least `least` and at most `most`; what is no number is the usual one.
+export function bounded(value, usual, least, most) {
+  const found = value === undefined || value === null || value === "" ? NaN : Number(value);
+  return Number.isNaN(found) ? usual : Math.max(least, Math.min(most, found));
 }
 
 // -- tokens ------------------------------------------------------------------------------------------------
@@ -186,13 +192,19 @@ function beside(every, from, down) {
 
 // -- numbers -----------------------------------------------------------------------------------------------
 
-export const percent = (p) => (p >= 0.9995 ? "100%" : p >= 0.1 ? `${(100 * p).toFixed(1)}%` : p >= 1e-4 ? `${(100 * p).toPrecision(2)}%` : p > 0 ? p.toExponential(1) : "0");
+export const percent = (p) => (p >= 0.9995 ? "100%" : p >= 0.1 ? `${(100 * p).toFixed(1)}%` : p >= 1e-6 ? `${(100 * p).toPrecision(2)}%` : p > 0 ? "<0.0001%" : "0");
 export const bitsOf = (logProb) => (logProb <= -9999 ? Infinity : -logProb / Math.LN2);
 export const shownBits = (bits) => (Number.isFinite(bits) ? bits.toFixed(bits < 100 ? 2 : 1) : "∞");
 
-// A horizontal bar for a probability.
+// A horizontal bar for a probability: the whole width is 1, so that bars of different lists compare.
 export function bar(share, kind = "") {
-  return el("span", { class: `bar ${kind}`, style: { "--w": `${(100 * share).toFixed(2)}%` }, "aria-hidden": "true" });
+  return el("span", { class: `bar ${kind}`, style: { "--w": `${(100 * Math.max(0, Math.min(share, 1))).toFixed(2)}%` }, "aria-hidden": "true" });
+}
+
+// A list of tokens with bars of their probabilities.
+export function bars(tokens, label, marked = null) {
+  return el("ol", { class: "next", "aria-label": label }, tokens.map(({ token, probability }) =>
+    el("li", { class: token === marked ? "row marked-row" : "row" }, el("span", { class: "name" }, inline(token)), bar(probability), el("span", { class: "figure" }, percent(probability)))));
 }
 
 // -- texts and their bytes ---------------------------------------------------------------------------------

@@ -38,17 +38,17 @@ export async function show(root, params, setParams) {
     if (!found || signal.aborted) return;
     const parts = state.text.split(GAP);
     gaps.replaceChildren(...found.gaps.map((fillings, i) => {
-      const id = newId("gap"), most = Math.max(...fillings.map((one) => one.probability), 1e-9);
+      const id = newId("gap");
       return el("section", { "aria-labelledby": id }, el("h2", { id }, `Gap ${i + 1}`),
         el("p", { class: "small soft" }, parts[i].length > 28 ? "…" : "", parts[i].slice(-28), el("b", {}, "▁▁▁"), parts[i + 1].slice(0, 28), parts[i + 1].length > 28 ? "…" : ""),
         el("ol", { class: "next" }, fillings.map((one) => el("li", {}, el("button", {
           type: "button", "aria-label": `Fill gap ${i + 1} with ${one.text}, ${percent(one.probability)}`, onclick: () => put(i, one.text),
-        }, el("span", { class: "name" }, one.text), bar(one.probability / most), el("span", { class: "figure" }, percent(one.probability)))))));
+        }, el("span", { class: "name" }, one.text), bar(one.probability), el("span", { class: "figure" }, percent(one.probability)))))));
     }));
     whole.replaceChildren(el("h2", {}, found.gaps.length > 1 ? "All gaps together" : "The texts"),
       el("ol", { class: "kept" }, found.texts.map((one) => el("li", {}, el("button", { type: "button", class: "plain", onclick: () => become(one.text) }, one.text), el("span", { class: "small soft" }, ` ${percent(one.probability)}`)))));
     root.dataset.filling = "no";
-    say(`${found.gaps.length === 1 ? "One gap" : `${found.gaps.length} gaps`}; the best filling: ${found.texts[0]?.fillings.join(", ") ?? ""}`);
+    say(`${found.gaps.length === 1 ? "One gap" : `${found.gaps.length} gaps`}, by ${state.model}.`);
   }
 
   function put(number, filling) {

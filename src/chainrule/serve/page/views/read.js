@@ -14,7 +14,7 @@ export async function show(root, params, setParams) {
   const models = await modelsFor("generate");
   const known = (params.models ?? "").split(",").filter((name) => models.some((model) => model.id === name));
   const state = {
-    text: (params.text ?? EXAMPLE).replaceAll("\r\n", "\n").slice(0, LONGEST_TEXT),
+    text: (params.text ?? EXAMPLE).replaceAll("\r\n", "\n"),
     models: known.length ? known : models.slice(0, 2).map((model) => model.id),
     a: params.a, b: params.b, by: params.by === "difference" ? "difference" : "bits",
   };
@@ -22,8 +22,16 @@ export async function show(root, params, setParams) {
   const keep = () => setParams({ ...state, models: state.models.join(",") });
   const find = (name) => read.find((one) => one.name === name);
 
-  const text = el("textarea", { rows: 5, value: state.text, spellcheck: "false", maxlength: LONGEST_TEXT });
-  text.addEventListener("input", () => { state.text = text.value; keep(); soon(); });
+  const text = el("textarea", { rows: 5, spellcheck: "false" });
+  const cut = el("p", { class: "problem", role: "status" });
+  const take = (given) => {
+    cut.textContent = given.length > LONGEST_TEXT ? `Of ${given.length.toLocaleString("en")} characters only the first ${LONGEST_TEXT.toLocaleString("en")} are kept and read.` : "";
+    state.text = given.slice(0, LONGEST_TEXT);
+    if (text.value !== state.text) text.value = state.text;
+  };
+  take(state.text);
+  text.addEventListener("input", () => { take(text.value); keep(); soon(); });
+  const results = el("div", { class: "results" });
   const totals = el("div", { class: "scroll narrow", tabindex: 0, role: "region", "aria-label": "Totals" });
   const papers = el("div", { class: "papers" });
   const readout = el("p", { class: "readout", "aria-live": "polite" });
@@ -36,8 +44,17 @@ export async function show(root, params, setParams) {
     asking = new AbortController();
     const { signal } = asking;
     root.dataset.reading = "yes";
-    const found = await attempt(() => Promise.all(state.models.map((name) => post("/v1/score", { model: name, text: state.text }, signal))));
-    if (!found || signal.aborted) return;
+    results.setAttribute("aria-busy", "true"); // what is shown is of an earlier text, until it is replaced
+    const missing = state.models.length === 0 ? "Choose a model to read the text." : state.text === "" ? "There is nothing to read yet: type a text." : "";
+    say(missing || "Reading …");
+    const found = missing ? [] : await attempt(() => Promise.all(state.models.map((name) => post("/v1/score", { model: name, text: state.text }, signal))));
+    if (signal.aborted) return;
+    results.hidden = !found?.length;
+    results.removeAttribute("aria-busy");
+    if (!found?.length) {
+      root.dataset.reading = "no";
+      return;
+    }
     words = wordsOf(state.text);
     read = found.map((score, i) => ({ name: state.models[i], score, bits: bitsOfWords(words, score.tokens) }));
     const [one, two] = [find(state.a) ?? read[0], find(state.b) ?? read[1]];
@@ -45,7 +62,7 @@ export async function show(root, params, setParams) {
     state.b = two && two !== one ? two.name : read.find((other) => other !== one)?.name;
     draw();
     root.dataset.reading = "no";
-    say(read.map(({ name, score }) => `${name}: ${score.bits === null ? "∞" : score.bits.toFixed(1)} bits`).join("; "));
+    say(`${read.length === 1 ? "One model has" : `${read.length} models have`} read ${bytesOf(state.text).toLocaleString("en")} bytes.`);
   }
 
   function draw() {
@@ -125,9 +142,10 @@ export async function show(root, params, setParams) {
   const soon = debounced(run, 350);
   root.append(
     el("p", { class: "lead" }, "How well does each model foresee a text? A bit is one yes-or-no question: a word of 10 bits was one of about 1,000 that seemed as likely. Models with different tokens are compared on the bytes of the text, which they share."),
-    field("Text", text),
+    field("Text", text), cut,
     el("div", { class: "controls" }, modelChecks(models, state.models, (values) => { state.models = values; keep(); soon(); })),
-    totals, pair, papers, key, readout, spans);
+    results);
+  results.append(totals, pair, papers, key, readout, spans);
   await run();
   return () => asking?.abort();
 }

@@ -1,7 +1,8 @@
 // Runs: trainings and comparisons, while they go on and after.
 
 import { get } from "../api.js";
-import { addStyle, figure, html, table } from "../drawing.js";
+import { figure, table } from "../drawing.js";
+import { el } from "../parts.js";
 
 export const title = "Runs";
 export const needs = null;
@@ -14,41 +15,29 @@ const FACTS = {
 };
 const WHAT = { run: "training", model: "trained model", comparison: "comparison" };
 
-/** Shows the view in `root`; `params` are those of the address, and `setParams` changes them. */
 export async function show(root, params, setParams) {
-  addStyle();
-  const given = (name) => (typeof params?.get === "function" ? params.get(name) : params?.[name]) ?? "";
-  const list = html("ul", { class: "runs", "aria-label": "Trainings and comparisons" });
-  const detail = html("div", {}), status = html("p", { class: "note", role: "status" });
-  const view = html(
-    "section",
-    { class: "look" },
-    html("h1", {}, title),
-    html(
-      "p",
-      { class: "why" },
-      "A model learns step by step: its loss, the bits it needs for a token, should fall. Validation is text that it does not learn from: " +
-        "where its loss rises again, the model has begun to learn by heart.",
-    ),
-    html("div", { class: "split" }, html("nav", { "aria-label": "Runs" }, list), html("div", {}, status, detail)),
-  );
-  root.replaceChildren(view);
+  const list = el("ul", { class: "runs", "aria-label": "Trainings and comparisons" });
+  const detail = el("div", {}), status = el("p", { class: "small soft", role: "status" });
+  const view = el("div", { class: "split" }, el("nav", { "aria-label": "Runs" }, list), el("div", {}, status, detail));
+  root.append(
+    el("p", { class: "lead" }, "A model learns step by step: its loss, the bits it needs for a token, should fall. Validation is text that it does not learn from: where its loss rises again, the model has begun to learn by heart."),
+    view);
 
-  let chosen = given("run"), drawn = "", listed = "";
+  let chosen = params.run ?? "", drawn = "", listed = "";
   const isDark = () => {
     const [r, g, b] = (getComputedStyle(view).color.match(/[\d.]+/g) ?? [0, 0, 0]).map(Number);
     return r + g + b > 384;
   };
   const choose = async (name) => {
     chosen = name;
-    setParams?.({ run: name });
+    setParams({ run: name });
     drawn = listed = "";
     await refresh();
   };
 
   async function refresh() {
     const found = await get("/v1/runs");
-    if (!found) return;
+    found.data = onceEach(found.data);
     if (!found.has_folder || !found.data.length) {
       const how = found.has_folder ? "There is no training yet below the folder that the server was given." : "No folder of trainings was given: start the server with chainrule serve DIR --runs FOLDER.";
       status.textContent = how;
@@ -59,8 +48,8 @@ export async function show(root, params, setParams) {
     const names = found.data.map((one) => one.id);
     if (!names.includes(chosen)) {
       const live = found.data.find((one) => one.is_going_on) ?? found.data[0];
-      if (chosen) status.textContent = `${chosen} is no longer there; a training that ends leaves its model.`;
-      chosen = live.id;
+      if (chosen && !names.includes(`${chosen}.run`)) status.textContent = `${chosen} is no longer there; a training that ends leaves its model.`;
+      chosen = names.includes(`${chosen}.run`) ? `${chosen}.run` : live.id;
     }
     const now = JSON.stringify([found.data, chosen]);
     if (now !== listed) {
@@ -97,43 +86,49 @@ export async function show(root, params, setParams) {
   await follow();
 }
 
+// A training that left its run folder X.run beside its model X is listed once, as the run, which has its report.
+export function onceEach(data) {
+  const names = new Set(data.map((one) => one.id));
+  return data.filter((one) => one.what !== "model" || !names.has(`${one.id}.run`));
+}
+
 function entry(one, isChosen, choose) {
-  const state = one.is_going_on ? html("small", { class: "live" }, `${WHAT[one.what]}, going on`) : html("small", {}, WHAT[one.what]);
-  const button = html(
+  const state = one.is_going_on ? el("small", { class: "live" }, `${WHAT[one.what]}, going on`) : el("small", {}, WHAT[one.what]);
+  const button = el(
     "button",
     { type: "button", "aria-current": isChosen ? "true" : null, "data-run": one.id, onclick: () => choose(one.id) },
-    html("span", {}, one.id.replaceAll(":", " / ")), state,
+    el("span", {}, one.id.replaceAll(":", " / ")), state,
   );
-  return html("li", {}, button);
+  return el("li", {}, button);
 }
 
 function heading(run) {
   const when = new Date(1000 * run.changed).toLocaleString();
-  const state = run.is_going_on ? html("span", { class: "live" }, `going on; looked at every ${SECONDS} seconds`) : `last changed ${when}`;
+  const state = run.is_going_on ? el("span", { class: "live" }, `going on; looked at every ${SECONDS} seconds`) : `last changed ${when}`;
   return [
-    html("h2", {}, run.id.replaceAll(":", " / ")),
-    html("p", { class: "note" }, [WHAT[run.what], run.kind].filter(Boolean).join(", "), ", ", state),
-    run.report ? html("p", {}, html("a", { href: run.report, target: "_blank", rel: "noopener noreferrer" }, "Open the report (a new tab)")) : null,
+    el("h2", {}, run.id.replaceAll(":", " / ")),
+    el("p", { class: "small soft" }, [WHAT[run.what], run.kind].filter(Boolean).join(", "), ", ", state),
+    run.report ? el("p", {}, el("a", { href: run.report, target: "_blank", rel: "noopener noreferrer" }, "Open the report (a new tab)")) : null,
   ].filter(Boolean);
 }
 
 function ofRun(run) {
   const facts = Object.entries(FACTS).filter(([key]) => run.summary[key] !== undefined);
   const parts = heading(run);
-  if (!run.points.length) return [...parts, html("p", {}, "Nothing was measured yet.")];
-  parts.push(html("dl", { class: "facts" }, facts.map(([key, name]) => html("div", {}, html("dt", {}, name), html("dd", {}, figure(run.summary[key], 4))))));
+  if (!run.points.length) return [...parts, el("p", {}, "Nothing was measured yet.")];
+  parts.push(el("dl", { class: "facts" }, facts.map(([key, name]) => el("div", {}, el("dt", {}, name), el("dd", {}, figure(run.summary[key], 4))))));
   if (run.chart) {
     const losses = run.points.filter((one) => one.loss !== undefined);
     const told = losses.length ? ` Training from ${figure(losses[0].loss)} to ${figure(losses.at(-1).loss)}.` : "";
     const best = run.summary.best_validation_loss === undefined ? "" : ` Best validation ${figure(run.summary.best_validation_loss)}.`;
     const alt = `The loss in bits per token by step.${told}${best} The numbers are in the table below.`;
-    parts.push(html("img", { class: "chart", alt, src: `data:image/svg+xml;charset=utf-8,${encodeURIComponent(run.chart)}` }));
-  } else if (run.note) parts.push(html("p", { class: "note" }, run.note));
+    parts.push(el("img", { class: "chart", alt, src: `data:image/svg+xml;charset=utf-8,${encodeURIComponent(run.chart)}` }));
+  } else if (run.note) parts.push(el("p", { class: "small soft" }, run.note));
   const some = thinned(run.points.filter((one) => one.loss !== undefined || one.validation_loss !== undefined), 100);
   const rows = some.map((one) => [one.step.toLocaleString("en"), figure(one.loss, 4), figure(one.validation_loss, 4)]);
-  const settings = Object.entries(run.settings).map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, typeof value === "object" ? JSON.stringify(value) : String(value))));
-  parts.push(html("details", { "data-name": "numbers" }, html("summary", {}, "Numbers"), table("Loss by step, bits per token", ["step", "training", "validation"], rows)));
-  if (settings.length) parts.push(html("details", { "data-name": "settings" }, html("summary", {}, "Settings"), html("dl", { class: "facts" }, settings)));
+  const settings = Object.entries(run.settings).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, typeof value === "object" ? JSON.stringify(value) : String(value))));
+  parts.push(el("details", { "data-name": "numbers" }, el("summary", {}, "Numbers"), table("Loss by step, bits per token", ["step", "training", "validation"], rows)));
+  if (settings.length) parts.push(el("details", { "data-name": "settings" }, el("summary", {}, "Settings"), el("dl", { class: "facts" }, settings)));
   return parts;
 }
 
@@ -149,10 +144,10 @@ function ofComparison(run) {
   const loss = run.task === "language" ? "bits per byte" : "loss";
   return [
     ...heading(run),
-    run.advice ? html("p", {}, run.advice) : null,
-    run.is_finished ? null : html("p", { class: "note" }, "It is not finished: some models are still to come."),
+    run.advice ? el("p", {}, run.advice) : null,
+    run.is_finished ? null : el("p", { class: "small soft" }, "It is not finished: some models are still to come."),
     table("The models, the best first", ["model", loss, "training, s", "MB", "parameters"], rows),
-    ...run.failures.map((one) => html("p", { class: "problem" }, `${one.name} failed: ${one.error}`)),
-    run.report ? null : html("p", { class: "note" }, "There is no report yet: chainrule report makes one."),
+    ...run.failures.map((one) => el("p", { class: "problem" }, `${one.name} failed: ${one.error}`)),
+    run.report ? null : el("p", { class: "small soft" }, "There is no report yet: chainrule report makes one."),
   ].filter(Boolean);
 }

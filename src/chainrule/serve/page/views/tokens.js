@@ -52,11 +52,13 @@ export async function show(root, params, setParams) {
     if (!found || signal.aborted) return;
     const one = found[models.findIndex((model) => model.id === state.model)];
     const tokens = one.tokens.map((id, i) => ({ id, name: one.token_strs[i], start: one.spans[i][0], end: one.spans[i][1] }));
-    paper.replaceChildren(...piecesOf(state.text, tokens).map((piece, i) => {
-      const about = piece.tokens.map((token) => `${inline(token.name)} (id ${token.id})`).join(" + ");
-      const says = `Token ${piece.number + 1}: ${about}${piece.tokens.length > 1 ? ", bytes of one character" : ""}`;
-      return el("span", { "data-stop": true, "data-says": says, tabindex: -1, role: "option", "aria-selected": "false", "aria-label": says, class: `token c${i % COLOURS}` }, visible(piece.text));
-    }));
+    // a character of several tokens: the first block shows it, those after it (which hold no text) the bytes of the others
+    paper.replaceChildren(...piecesOf(state.text, tokens).flatMap((piece) => piece.tokens.map((token, i) => {
+      const number = piece.number + i, many = piece.tokens.length;
+      const says = `Token ${number + 1}: ${inline(token.name)} (id ${token.id})${many > 1 ? `, part ${i + 1} of ${many} of ${inline(piece.text)}` : ""}`;
+      const bytes = i ? token.name.replace(/<0x([0-9A-F]{2})>/g, "$1") : null;
+      return el("span", { "data-stop": true, "data-says": says, "data-bytes": bytes, tabindex: -1, role: "option", "aria-selected": "false", "aria-label": says, class: `token c${number % COLOURS}` }, i ? null : visible(piece.text));
+    })));
     move.settle();
     readout.textContent = `${one.count.toLocaleString("en")} tokens for ${one.bytes.toLocaleString("en")} bytes; point at one to see its id.`;
     ids.textContent = one.tokens.slice(0, 400).join(" ") + (one.count > 400 ? " …" : "");

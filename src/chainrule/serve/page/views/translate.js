@@ -36,7 +36,7 @@ export async function show(root, params, setParams) {
   }
 
   root.append(
-    el("p", { class: "lead" }, "An encoder-decoder reads all of the source, then writes the target word by word. The table shows where it looked while it wrote each word: the darker, the more."),
+    el("p", { class: "lead" }, "An encoder-decoder reads all of the source, then writes the target word by word. The table shows where it looked while it wrote each word: the stronger the colour, the more."),
     field("Source (each line by itself)", text),
     el("div", { class: "controls" }, modelPicker(models, state.model, (value) => { state.model = value; keep(); run(); }),
       slider("Beam width", { min: 1, max: 16, step: 1, value: state.beams }, (value) => { state.beams = value; keep(); }),
@@ -50,6 +50,6 @@ function picture({ source, target, weights }, line) {
   const head = el("tr", {}, el("td", {}), source.map((word) => el("th", { scope: "col" }, el("span", {}, word))));
   const rows = target.map((word, t) => el("tr", {}, el("th", { scope: "row" }, word), weights[t].map((weight, s) =>
     el("td", { class: "shade cold", title: `${word} → ${source[s]}: ${percent(weight)}`, style: { "--a": weight.toFixed(3) } }, el("span", { class: "hidden" }, percent(weight))))));
-  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Alignment of line ${line}` },
+  return el("div", { class: "scroll fits", tabindex: 0, role: "region", "aria-label": `Alignment of line ${line}` },
     el("table", { class: "alignment" }, el("caption", { class: "small" }, "Down: the target. Across: the source."), el("thead", {}, head), el("tbody", {}, rows)));
 }

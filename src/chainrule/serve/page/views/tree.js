@@ -1,6 +1,6 @@
 // Tree: a beam search grows step by step, beside what greedy choice and sampling write.
 import { modelsFor, post } from "../api.js";
-import { attempt, bitsOf, el, field, inline, modelPicker, say, shownBits, slider, svg } from "../parts.js";
+import { attempt, bitsOf, bounded, el, field, inline, modelPicker, say, shownBits, slider, svg } from "../parts.js";
 
 export const title = "Tree";
 export const needs = "generate";
@@ -12,8 +12,8 @@ export async function show(root, params, setParams) {
   const state = {
     model: models.some((model) => model.id === params.model) ? params.model : models[0].id,
     prompt: params.prompt ?? "The",
-    width: bounded(params.width, 3, 1, 6), n: bounded(params.n, 8, 1, 24), step: bounded(params.step, 1, 0, 24),
-    seed: bounded(params.seed, 1, 0, 1e9),
+    width: whole(params.width, 3, 1, 6), n: whole(params.n, 8, 1, 24), step: whole(params.step, 24, 0, 24),
+    seed: whole(params.seed, 1, 0, 1e9),
   };
   let tree = null, steps = 0, playing = null, asking = null;
   const keep = () => setParams({ ...state });
@@ -39,7 +39,7 @@ export async function show(root, params, setParams) {
     play.textContent = "Play";
   }
 
-  async function grow(from = 1) {
+  async function grow(to = Infinity) {
     pause();
     asking?.abort();
     asking = new AbortController();
@@ -60,7 +60,7 @@ export async function show(root, params, setParams) {
       card("Beam search", tree.best.length ? textOf(tree, tree.best[0]) : "", tree.best.length ? bitsOf(tree.nodes[tree.best[0]].log_prob) : 0, "the best of the hypotheses that are left at the end"),
       card("Greedy", greedy.choices[0].text, bitsOfChoice(greedy), "the likeliest token, each time"),
       card("Sampled", sampled.choices[0].text, bitsOfChoice(sampled), "by the model's own probabilities", el("button", { type: "button", onclick: () => { state.seed = Math.floor(Math.random() * 1e9); grow(state.step); } }, "Sample again")));
-    go(Math.min(from, steps));
+    go(to);
     root.dataset.growing = "no";
   }
 
@@ -84,7 +84,7 @@ export async function show(root, params, setParams) {
     ends.sort((a, b) => b.log_prob - a.log_prob);
     kept.replaceChildren(...ends.map((node) => el("li", {}, el("span", { class: "soft" }, state.prompt), inlineText(textOf(tree, node.id)), node.finished ? " ■" : "",
       el("span", { class: "small soft" }, ` ${shownBits(bitsOf(node.log_prob))} bits`))));
-    if (done) say(`The search ended after ${steps} steps: ${tree.best.length ? textOf(tree, tree.best[0]).trim() : "nothing"}`);
+    if (done) say(`The search ended after ${steps === 1 ? "one step" : `${steps} steps`}.`);
   }
 
   root.append(
@@ -101,10 +101,7 @@ export async function show(root, params, setParams) {
   return () => { pause(); asking?.abort(); };
 }
 
-function bounded(value, usual, least, most) {
-  const found = Number(value ?? usual);
-  return Number.isFinite(found) ? Math.max(least, Math.min(most, Math.round(found))) : usual;
-}
+const whole = (value, usual, least, most) => Math.round(bounded(value, usual, least, most));
 
 const inlineText = (text) => text.replaceAll("\n", "↵");
 

@@ -1,7 +1,7 @@
 // Write: a text streams in, every token with its surprisal; another token anywhere begins a branch.
 import { modelsFor, post, stream } from "../api.js";
 import {
-  attempt, bar, bitsOf, colour, debounced, el, field, inline, legend, modelPicker, percent, piecesOf, radios, roving, say, shownBits,
+  attempt, bar, bitsOf, bounded, colour, debounced, el, field, inline, legend, modelPicker, percent, piecesOf, radios, roving, say, shownBits,
   slider, visible,
 } from "../parts.js";
 
@@ -9,6 +9,7 @@ export const title = "Write";
 export const needs = "generate";
 
 const ALTERNATIVES = 8, SHOWN_NEXT = 16;
+const MOST_TOKENS = 4096, MOST_SEED = 2 ** 53 - 1; // what the server, and a number of JavaScript, can have
 const NAME_ONLY = /^(<0x[0-9A-F]{2}>)+$|^<\/?s>$|^<unk>$/; // names of tokens that are no text by themselves
 let focusAfter = null; // which part has the focus after a branch has drawn the view anew
 
@@ -17,10 +18,17 @@ export async function show(root, params, setParams) {
   const state = {
     model: models.some((model) => model.id === params.model) ? params.model : models[0].id,
     prompt: params.prompt ?? "The",
-    t: number(params.t, 0.8), k: number(params.k, 0), p: number(params.p, 0.95), n: number(params.n, 60),
+    t: bounded(params.t, 0.8, 0, 2), k: whole(params.k, 0, 0, 100), p: bounded(params.p, 0.95, 0.05, 1), n: whole(params.n, 60, 1, MOST_TOKENS),
+    repeat: bounded(params.repeat, null, 1, 2), presence: bounded(params.presence, null, 0, 2), frequency: bounded(params.frequency, null, 0, 2),
+    stop: (params.stop ?? "").slice(0, 200) || null,
     by: params.by === "rank" ? "rank" : "bits",
-    seed: params.seed, go: params.go,
+    seed: whole(params.seed, null, 0, MOST_SEED), keeps: params.keeps === "1" ? 1 : null, go: params.go,
   };
+  // the fields of a request that say how the next token is chosen
+  const sampling = () => ({
+    model: state.model, temperature: state.t, top_p: state.p, top_k: state.k || -1, repetition_penalty: state.repeat ?? 1,
+    presence_penalty: state.presence ?? 0, frequency_penalty: state.frequency ?? 0,
+  });
   let pieces = [], text = state.prompt, finish = null, stopping = null, asking = null, ended = -1000; // ended: when, so that a late click on Stop begins nothing
   const keep = (push = false) => setParams({ ...state }, { push });
 
@@ -30,7 +38,7 @@ export async function show(root, params, setParams) {
   const onward = el("button", { type: "button", disabled: true, onclick: () => begin(text) }, "Go on");
   prompt.addEventListener("input", () => {
     stopping?.abort();
-    Object.assign(state, { prompt: prompt.value, go: null, seed: null });
+    Object.assign(state, { prompt: prompt.value, go: null, seed: state.keeps ? state.seed : null });
     [text, pieces, finish] = [prompt.value, [], null];
     keep();
     draw();
@@ -50,7 +58,16 @@ export async function show(root, params, setParams) {
     slider("Temperature", { min: 0, max: 2, step: 0.05, value: state.t }, set("t")),
     slider("Top-k", { min: 0, max: 100, step: 1, value: state.k, off: 0 }, set("k")),
     slider("Top-p", { min: 0.05, max: 1, step: 0.01, value: state.p, off: 1 }, set("p")),
-    slider("Tokens", { min: 1, max: 400, step: 1, value: state.n }, set("n")));
+    slider("Tokens", { min: 1, max: 400, step: 1, value: state.n, most: MOST_TOKENS }, set("n")));
+  const penalty = (label, name, { min, max }) => slider(label, { min, max, step: 0.05, value: state[name] ?? min, off: min }, (value) => set(name)(value === min ? null : value));
+  const seed = el("input", { type: "number", class: "wide", min: 0, max: MOST_SEED, step: 1, placeholder: "random", value: state.keeps ? state.seed : "" });
+  seed.addEventListener("input", () => { Object.assign(state, seed.value !== "" && seed.checkValidity() ? { seed: Number(seed.value), keeps: 1 } : { keeps: null }); keep(); });
+  const stop = el("input", { type: "text", maxlength: 200, placeholder: "nowhere", spellcheck: "false", value: shownStop(state.stop) });
+  stop.addEventListener("input", () => { state.stop = stop.value.replaceAll("\\n", "\n") || null; keep(); });
+  const more = el("details", { open: Boolean(state.keeps || state.stop || state.repeat || state.presence || state.frequency) }, el("summary", {}, "Seed, stop and penalties"),
+    el("div", { class: "controls" }, field("Seed", seed), field("Stop before (\\n is a line end)", stop)),
+    el("div", { class: "sliders" },
+      penalty("Repetition", "repeat", { min: 1, max: 2 }), penalty("Presence", "presence", { min: 0, max: 2 }), penalty("Frequency", "frequency", { min: 0, max: 2 })));
 
   // -- the text, and the card of a token
   const paper = el("div", { class: "paper tokens", role: "group", "aria-label": "The text, token by token" });
@@ -88,7 +105,6 @@ export async function show(root, params, setParams) {
     opened = span;
     span.classList.add("at");
     const piece = shown.get(span);
-    const best = Math.max(...piece.top.map((one) => Math.exp(one.log_prob)), 1e-9);
     const own = Number.isFinite(piece.bits) ? 2 ** -piece.bits : 0;
     const list = piece.top.map((one) => {
       const p = Math.exp(one.log_prob);
@@ -96,7 +112,7 @@ export async function show(root, params, setParams) {
       return el("li", {}, el("button", {
         type: "button", disabled: dead, title: dead ? "a part of a character, or the end: nothing to branch to" : "write on from here",
         onclick: () => begin(piece.before + one.text),
-      }, el("span", { class: "name" }, inline(one.text ?? one.name)), bar(p / best), el("span", { class: "figure" }, percent(p))));
+      }, el("span", { class: "name" }, inline(one.text ?? one.name)), bar(p), el("span", { class: "figure" }, percent(p))));
     });
     card.replaceChildren(
       el("p", {}, el("b", {}, nameOf(piece)), ` ${piece.bits === null ? "" : `p ${percent(own)}, `}${figures(piece)}`),
@@ -142,8 +158,8 @@ export async function show(root, params, setParams) {
   function begin(from) {
     stopping?.abort();
     focusAfter = document.activeElement === prompt ? "prompt" : "button";
-    Object.assign(state, { prompt: from, go: 1, seed: Math.floor(Math.random() * 1e9) });
-    keep(true);
+    Object.assign(state, { prompt: from, go: 1, seed: state.keeps ? state.seed : Math.floor(Math.random() * 1e9) });
+    if (!keep(true)) write(); // the same once more is no new step of the history
   }
 
   async function write() {
@@ -152,31 +168,38 @@ export async function show(root, params, setParams) {
     root.dataset.writing = "yes";
     say("Writing …");
     pieces = [];
-    let echoed = false;
+    shown.clear();
+    let echoed = false, failed = null, written = 0, first = null;
     [text, finish] = ["", null];
-    const body = {
-      model: state.model, prompt: state.prompt, max_tokens: state.n, temperature: state.t, top_p: state.p, top_k: state.k || -1,
-      seed: Number(state.seed ?? 0), logprobs: ALTERNATIVES, echo: true,
-    };
+    const body = { ...sampling(), prompt: state.prompt, max_tokens: state.n, seed: state.seed ?? 0, stop: state.stop, logprobs: ALTERNATIVES, echo: true };
+    const began = performance.now();
     try {
       await stream("/v1/completions", body, ({ choices: [choice] }) => {
         add(choice, !echoed);
+        if (echoed) written += choice.logprobs?.tokens.length ?? 0;
+        if (echoed) first ??= performance.now() - began;
         echoed = true;
         finish = choice.finish_reason ?? finish;
       }, stopping.signal);
     } catch (error) {
-      if (error.name !== "AbortError") say(error.message, true);
+      if (error.name !== "AbortError") failed = error.message;
     }
+    if (!root.isConnected) return; // another view has the status line now
+    const seconds = (performance.now() - began) / 1000;
     [stopping, ended] = [null, performance.now()];
     button.textContent = "Write";
     if (!text.startsWith(state.prompt)) text = state.prompt; // it was stopped before anything came
-    await attempt(score);
+    if (failed === null) await score().catch((error) => { failed = error.message; });
+    if (!root.isConnected) return;
     draw();
-    await next();
-    root.dataset.writing = "no";
-    const said = text.slice(state.prompt.length).trim();
     const how = finish === null ? "Stopped" : finish === "length" ? "As many tokens as asked for" : "The text came to an end";
-    say(said ? `${how}: ${said}` : `${how}.`);
+    const speed = written && seconds > 0 ? `: ${counted(written)} in ${seconds.toFixed(seconds < 10 ? 2 : 0)} s, ${(written / seconds).toLocaleString("en", { maximumSignificantDigits: 2 })} tokens/s, the first after ${first.toFixed(0)} ms` : "";
+    if (failed !== null) say(failed, true);
+    else {
+      say(`${how}${speed}; seed ${state.seed ?? 0}.`);
+      await next();
+    }
+    root.dataset.writing = "no";
   }
 
   // New tokens, as the stream tells them; the tokens of the prompt come first, if together they are the prompt.
@@ -228,17 +251,16 @@ export async function show(root, params, setParams) {
   async function next() {
     asking?.abort();
     asking = new AbortController();
-    const body = { model: state.model, prompt: text, top: SHOWN_NEXT, temperature: state.t, top_p: state.p, top_k: state.k || -1 };
+    const body = { ...sampling(), prompt: text, top: SHOWN_NEXT };
     const found = await attempt(() => post("/v1/next", body, asking.signal));
     if (!found) return;
-    const most = Math.max(...found.tokens.map((one) => Math.max(one.p, one.q)), 1e-9);
     about.textContent = `${found.kept.toLocaleString("en")} tokens may be chosen; the model's uncertainty is ${found.entropy_bits.toFixed(2)} bits.`;
     table.replaceChildren(...found.tokens.map((one) => {
       const dead = one.text === "" || one.text.includes("\ufffd");
       return el("li", {}, el("button", {
         type: "button", class: one.q > 0 ? "" : "cut", disabled: dead, onclick: () => begin(text + one.text),
         "aria-label": `${inline(one.text || one.token)}: ${percent(one.p)} by the model, ${one.q > 0 ? percent(one.q) : "never"} by the sampler`,
-      }, el("span", { class: "name" }, inline(dead ? one.token : one.text)), el("span", { class: "bars" }, bar(one.p / most, "model"), bar(one.q / most, "chosen")),
+      }, el("span", { class: "name" }, inline(dead ? one.token : one.text)), el("span", { class: "bars" }, bar(one.p, "model"), bar(one.q, "chosen")),
       el("span", { class: "figure" }, one.q > 0 ? percent(one.q) : "cut")));
     }));
   }
@@ -253,7 +275,7 @@ export async function show(root, params, setParams) {
           radios("Colour by", "by", [["bits", "surprisal"], ["rank", "rank"]], state.by, (value) => { state.by = value; keep(); draw(); })),
         sheet, key),
       el("section", { class: "side", "aria-labelledby": "next-title" },
-        el("h2", { id: "next-title" }, "The next token"), sliders,
+        el("h2", { id: "next-title" }, "The next token"), sliders, more,
         el("p", { class: "legend small soft" }, el("i", { class: "flat model" }), "the model", el("i", { class: "flat chosen" }), "after the sliders"),
         table, about)));
   draw();
@@ -265,7 +287,6 @@ export async function show(root, params, setParams) {
 
 const nameOf = (piece) => (piece.text === "" ? "the end" : inline(piece.text));
 const figures = (piece) => (piece.bits === null ? "not read yet" : `${shownBits(piece.bits)} bits${piece.rank === null ? "" : `, rank ${(piece.rank + 1).toLocaleString("en")}`}`);
-
-function number(value, usual) {
-  return value === undefined || value === "" || Number.isNaN(Number(value)) ? usual : Number(value);
-}
+const counted = (tokens) => (tokens === 1 ? "one token" : `${tokens.toLocaleString("en")} tokens`);
+const shownStop = (stop) => (stop ?? "").replaceAll("\n", "\\n");
+const whole = (value, usual, least, most) => { const found = bounded(value, usual, least, most); return found === null ? null : Math.round(found); };

@@ -1,0 +1,132 @@
+"""One token on its way through a Transformer: its vector after the embedding and after each part of each block.
+
+The values are those that a forward pass left on the tape. What the head would predict from the vector after each
+block (the "logit lens") shows where on the way the prediction is made.
+
+Axes: T tokens, D features, H heads, K features of a head, I hidden features, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from chainrule.autodiff import Add, Linear, Module, Node, ScaledDotProductAttention, Value, no_grad
+from chainrule.autodiff.networks.transformer import TapeTransformer
+
+
+@dataclass(frozen=True, eq=False)
+class FollowedBlock:
+    """What one block does to the last token."""
+
+    query_HK: np.ndarray
+    key_HK: np.ndarray
+    """The token's own key; heads that share keys have the same."""
+    value_HK: np.ndarray
+    scores_HT: np.ndarray
+    """q·k / sqrt(K), with the bias of positions, for each token that it may look at: softmax gives the weights."""
+    head_norms_H: np.ndarray
+    """The length of the vector that each head adds."""
+    attention_D: np.ndarray
+    """What attention adds to the vector of the token."""
+    middle_D: np.ndarray
+    """The vector after attention."""
+    hidden_I: np.ndarray
+    """The hidden features of the feed-forward part, after the activation."""
+    feedforward_D: np.ndarray
+    """What the feed-forward part adds."""
+    out_D: np.ndarray
+    """The vector after the block."""
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """The way of the last token that a Transformer reads."""
+
+    embedding_D: np.ndarray
+    """E[id], scaled where the design says so."""
+    position_D: np.ndarray | None
+    """The vector of its position, where one is added."""
+    first_D: np.ndarray
+    """The vector before the first block."""
+    blocks: tuple[FollowedBlock, ...]
+    log_probs_SV: np.ndarray
+    """ln p by the head, from the vector before the first block and after each block."""
+
+
+def follow(network: TapeTransformer, modules: Sequence[Module], embedded: Module) -> Followed:
+    """Follow the last token through the modules that `read` left on the tape; `embedded` are the embeddings."""
+    products = {one.in_modules[1].name: one for one in modules if isinstance(one, Linear)}
+    attention = [one for one in modules if isinstance(one, ScaledDotProductAttention)]
+
+    def after(added: Module) -> tuple[Module, Module]:
+        """The sum x + f(x), and the vector after this part: the sum, or its norm."""
+        total = next(one for one in modules if isinstance(one, Add) and one.in_modules[1] is added)
+        if network.config.placement == "pre":
+            return total, total
+        return total, next(one for one in modules if one.in_modules and one.in_modules[0] is total)
+
+    blocks, first = [], None
+    for layer, attended in enumerate(attention):
+        mixed, transformed = (
+            products[f"blocks.{layer}.{part}.out.weight"] for part in ("attention", "feedforward")
+        )
+        (total, middle), (_, out) = after(mixed), after(transformed)
+        first = total.in_modules[0] if first is None else first
+        blocks.append(_block(network, attended, mixed, middle, transformed, out))
+    assert first is not None  # there is at least one block
+    added = [one for one in modules if isinstance(one, Add) and one.in_modules[0] is embedded]
+    has_vector = network.config.positions in ("learned", "sinusoidal")
+    x_SD = np.stack([_last(first), *(block.out_D for block in blocks)])
+    with no_grad():
+        x = Value(x_SD, "x")
+        features = network.norm("norm", x) if network.config.placement == "pre" else x
+        logits_SV = network.logits(features).out_tensor
+    # ln p = z - ln Σ e^z
+    shifted_SV = logits_SV - logits_SV.max(axis=-1, keepdims=True)
+    return Followed(
+        embedding_D=_last(embedded),
+        position_D=added[0].in_modules[1].out_tensor[-1] if has_vector else None,
+        first_D=_last(first),
+        blocks=tuple(blocks),
+        log_probs_SV=shifted_SV - np.log(np.exp(shifted_SV).sum(axis=-1, keepdims=True)),
+    )
+
+
+def _block(
+    network: TapeTransformer, attended: Module, mixed: Module, middle: Module, transformed: Module, out: Module
+) -> FollowedBlock:
+    config = network.config
+    H, K = config.heads, config.head_size
+    q_HTK, k_HTK, v_HTK = (
+        # heads that share keys and values stand in two axes
+        np.repeat(one, H // len(one), axis=0)
+        for one in (node.out_tensor.reshape(-1, *node.out_tensor.shape[-2:]) for node in attended.in_modules)
+    )
+    scores_HT = np.einsum("hk,htk->ht", q_HTK[:, -1], k_HTK) / np.sqrt(K)
+    bias = getattr(attended, "bias", None)
+    if bias is not None:
+        scores_HT = scores_HT + bias.reshape(H, *bias.shape[-2:])[:, -1]
+    # z = W_out [A_1; ...; A_H]: head h adds its own columns of W_out times A_h
+    taken_HK = _last(mixed.in_modules[0]).reshape(H, K)
+    columns_DHK = mixed.in_modules[1].out_tensor.reshape(-1, H, K)
+    return FollowedBlock(
+        query_HK=q_HTK[:, -1],
+        key_HK=k_HTK[:, -1],
+        value_HK=v_HTK[:, -1],
+        scores_HT=scores_HT,
+        head_norms_H=np.linalg.norm(np.einsum("dhk,hk->hd", columns_DHK, taken_HK), axis=-1),
+        attention_D=_last(mixed),
+        middle_D=_last(middle),
+        hidden_I=_last(transformed.in_modules[0]),
+        feedforward_D=_last(transformed),
+        out_D=_last(out),
+    )
+
+
+def _last(node: Node) -> np.ndarray:
+    """The row of the last token of the only text, [1, T, D]."""
+    row: np.ndarray = node.out_tensor[0, -1]
+    return row
