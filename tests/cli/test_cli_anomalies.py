@@ -53,6 +53,9 @@ def test_a_log_is_followed_until_it_is_stopped(model: Path, log: Path) -> None:
         with log.open("a") as file:
             file.write("i love mice\nzebras\n")
         assert next_ids(process, 2) == ["5", "6"]
+        with log.open("ab") as file:
+            file.write(b"\xff\xfe\ni love mice\n")
+        assert next_ids(process, 2) == ["7", "8"]
         log.rename(log.with_suffix(".1"))
         log.write_text("the new log\n")
         assert next_ids(process, 1) == ["1"]
