@@ -81,7 +81,7 @@ def rerank(
     that has not read its reference.
 
     >>> import chainrule as cr
-    >>> lm = cr.train("ngram", ["show me flights"], order=2, smoothing="laplace")
+    >>> lm = cr.train("ngram", ["show me flights"], order=2, smoothing="laplace", tokenizer="word")
     >>> lists = [NbestList(("show me lights", "show me flights"), {"am_score": (-1.0, -1.5)})]
     >>> rerank(lm, lists, weights={"am_score": 1.0, "lm": 1.0}).best
     ['show me flights']

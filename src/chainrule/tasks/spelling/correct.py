@@ -86,7 +86,7 @@ def correct(lm: LanguageModel, texts: str | Iterable[str], **options: Any) -> li
     """Correct texts of one line each; the options are those of `Corrector`.
 
     >>> import chainrule as cr
-    >>> lm = cr.train("ngram", ["the cat sat on the mat"] * 5, order=2)
+    >>> lm = cr.train("ngram", ["the cat sat on the mat"] * 5, order=2, tokenizer="word")
     >>> cr.tasks.correct(lm, "the cta sat on teh mat")[0].corrected
     'the cat sat on the mat'
     """
