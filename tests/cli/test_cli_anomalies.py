@@ -53,12 +53,17 @@ def test_a_log_is_followed_until_it_is_stopped(model: Path, log: Path) -> None:
         with log.open("a") as file:
             file.write("i love mice\nzebras\n")
         assert next_ids(process, 2) == ["5", "6"]
+        with log.open("ab") as file:
+            file.write(b"\xff\xfe\ni love mice\n")
+        assert next_ids(process, 2) == ["7", "8"]
         log.rename(log.with_suffix(".1"))
         log.write_text("the new log\n")
         assert next_ids(process, 1) == ["1"]
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)
-    assert (process.returncode, errors.strip()) == (130, b"chainrule: stopped")
+    assert process.returncode == 130
+    noted, _, stopped = errors.decode().strip().splitlines()
+    assert (noted, stopped) == (f"note: {log}: not UTF-8, replaced by U+FFFD", "chainrule: stopped")
 
 
 def next_ids(process: subprocess.Popen[bytes], count: int) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 import chainrule as cr
 from chainrule.cli.main import VERBS
 
-from .running import Run
+from .running import Run, on_terminal
 
 HEAVY = {"torch", "numba", "numpy", "rich", "tokenizers", "safetensors", "pyarrow"}
 
@@ -298,3 +298,14 @@ def test_help_and_completion_come_without_a_waiting_line() -> None:
         os.close(theirs)
         os.close(ours)
         assert done.stdout
+
+
+def test_text_goes_to_pipes_as_it_is_and_harms_no_terminal(model: Path, tmp_path: Path, run_alone: Run) -> None:
+    text = "i love \x1b[31mcats\x1b[0m \x1b]0;title\x07 \x9b5n"
+    (tmp_path / "text.txt").write_text(text + "\n")
+    assert run_alone("correct", model, tmp_path / "text.txt").out == text + "\n"
+    words = "anomalies", model, tmp_path / "text.txt"
+    assert "\x1b]0;title\x07" in run_alone(*words).out
+    for shown in (on_terminal(200, "correct", model, tmp_path / "text.txt"), on_terminal(200, *words)):
+        assert "title" in shown
+        assert not any(harm in shown for harm in ("\x07", "\x9b", "\x1b]", "\x1b[31m"))

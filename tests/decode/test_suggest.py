@@ -73,8 +73,7 @@ def test_at_most_the_requested_number_of_words_is_given(lm: cr.LanguageModel) ->
     assert cr.suggest(lm, "")[0].word == "Jan"
     with pytest.raises(DecodingError, match="at least 1, not 0"):
         cr.suggest(lm, "", 0)
-    with pytest.raises(DecodingError, match="at most 1,000, not 20,000"):
-        cr.suggest(cr.train("ngram", "ab ab", tokenizer="char", order=2), "a", 20_000)
+    assert 4 < len(cr.suggest(lm, START, 10**9)) <= max(1000, lm.tokenizer.vocab_size)
 
 
 @pytest.mark.parametrize("prompt", ["a", "ab", "a a", "a "])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 
@@ -126,6 +127,18 @@ def test_bad_input_is_one_clear_line(toy: EncoderModel) -> None:
         cr.fill(toy, "[MASK] " + "the cat " * 20)
     with pytest.raises(ModelError, match=r"kind ngram does not fill gaps: chainrule\.generate is for it"):
         cr.fill(cr.train("ngram", ["a b"], order=2, tokenizer="word"), "a [MASK]")  # type: ignore[arg-type]
+
+
+def test_weights_that_are_not_a_number_are_an_error(
+    toy: EncoderModel, tmp_path: Path, run: Run, fails: Fails
+) -> None:
+    broken = copy.copy(toy)
+    broken.network = copy.deepcopy(toy.network)
+    next(broken.network.parameters()).data[:] = float("nan")
+    broken.save(tmp_path / "model")
+    assert "the model gives NaN" in fails("fill", tmp_path / "model", "the [MASK] barks")
+    with pytest.raises(ModelError, match="the model gives NaN"):
+        pseudo.pseudo_log_likelihoods(broken, [gapped(toy, "the dog")])
 
 
 def test_the_verbs(toy: EncoderModel, tmp_path: Path, run: Run, fails: Fails) -> None:

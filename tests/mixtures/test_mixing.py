@@ -21,6 +21,7 @@ TEXT = "".join(
 )
 VALID = "cats see cats\ndogs like mice\nmice see dogs\ncats like cats\n"
 TOKENIZER = cr.train_tokenizer("word", cr.Corpus.from_text(TEXT))
+LETTERS = cr.train_tokenizer("word", cr.Corpus.from_text("a b"))
 
 
 def ngram(order: int, **settings: Any) -> cr.LanguageModel:
@@ -47,6 +48,19 @@ def test_tuned_weights_are_no_worse_than_any_model() -> None:
         assert math.isclose(figures["held_out_perplexity"], lm.perplexity(VALID), rel_tol=1e-5), options
         for model, perplexity in zip(lm.models, figures["held_out_perplexities"], strict=True):
             assert math.isclose(model.perplexity(VALID), perplexity, rel_tol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"by": "length"}, {"form": "log-linear"}])
+def test_a_mixture_that_gains_nothing_elsewhere_is_its_best_model(options: dict[str, Any]) -> None:
+    """The first line is likely under one model, the second under the other: neither weight fits the other half."""
+    one = cr.train("ngram", ["a a a a a b"] * 9, order=1, smoothing="laplace", tokenizer=LETTERS)
+    other = cr.train("ngram", ["b b b b b a"] * 9, order=1, smoothing="laplace", tokenizer=LETTERS)
+    lm = cr.mix([one, other], "a a a a a a a a\nb b b b b b b\n", **options)
+    perplexities = lm.metrics["held_out_perplexities"]
+    best = int(np.argmin(perplexities))
+    assert lm.metrics["weights"][best] == sum(lm.metrics["weights"]) == 1
+    assert lm.metrics["cross_validated_perplexity"] == pytest.approx(perplexities[best])
+    assert lm.perplexity("b a b\n") == pytest.approx(lm.models[best].perplexity("b a b\n"))
 
 
 def test_caches_help_where_words_come_back() -> None:

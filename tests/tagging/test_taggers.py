@@ -266,6 +266,15 @@ def test_texts_are_split_and_tagged() -> None:
     assert cr.tag(tagger, ["cat's here."], split="whitespace")[0].words == ("cat's", "here.")
 
 
+def test_weights_that_are_not_a_number_are_an_error() -> None:
+    tagger = trained({})
+    next(tagger.network.parameters()).data[:] = float("nan")
+    with pytest.raises(ModelError, match="the model gives NaN"):
+        cr.tag(tagger, ["the cat"])
+    with pytest.raises(ModelError, match="the model gives NaN"):
+        cr.tagging.evaluate_tagger(tagger, [[("the", "DET")]])
+
+
 def test_misuse_is_one_clear_line() -> None:
     tagger = trained({})
     lm: Any = cr.train("ngram", ["i love cats"], order=2, tokenizer="word")

@@ -27,6 +27,7 @@ from chainrule.tasks.anomaly import (
     surprising_tokens,
 )
 from chainrule.text.corpus import Corpus
+from chainrule.text.files import Cleaning
 
 LOG = ["open door", "close door", "open window", "", "open fire", "zebra", "close window\tslowly", "open door"]
 
@@ -148,6 +149,23 @@ def test_a_log_that_is_rotated_is_read_to_its_end_and_then_anew(tmp_path: Path) 
     ]
 
 
+def test_bytes_that_are_not_utf8_do_not_end_a_followed_log(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_bytes(b"one\nt\xffo\nthree\n")
+
+    def add() -> None:
+        with log.open("ab") as file:
+            file.write(b"fo\xfer\nfive\n")
+
+    assert [text for _, text in followed(log, add, lambda: None)] == [
+        "one",
+        "t\ufffdo",
+        "three",
+        "fo\ufffdr",
+        "five",
+    ]
+
+
 def test_following_gives_the_scores_of_a_complete_file(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_text("".join(f"{line}\n" for line in LOG))
@@ -211,7 +229,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="at least 1, not 0"):
         anomalies(MODELS["word"], "open door", 0)
     (tmp_path / "a.log").write_bytes(b"open\nfi\xffre\n")
+    strict, read = follow(tmp_path / "a.log", wait=lambda: False, cleaning=Cleaning("strict")), []
     with pytest.raises(CorpusError, match="line 2, byte 3: expected UTF-8, found ff"):
-        list(follow(tmp_path / "a.log", wait=lambda: False))
-    (batch,) = follow(tmp_path / "a.log", wait=lambda: False, encoding_errors="replace")
-    assert batch.text(1) == "fi\ufffdre"
+        read.extend(batch.text(0) for batch in strict)
+    assert read == ["open"]

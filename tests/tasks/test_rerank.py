@@ -172,6 +172,44 @@ def test_weights_that_are_given_need_no_references(lm: cr.LanguageModel) -> None
         cr.tasks.rerank(lm, lists * 4)
 
 
+def test_lists_without_scores_have_their_order(lm: cr.LanguageModel, file: Path) -> None:
+    result = cr.tasks.rerank(lm, _without(file, "am_score"))
+    assert list(result.weights) == ["rank", "lm", "lists", "words", "unknown"]
+    assert result.tested is not None and result.tested.after.value == 0
+    lists = [NbestList(("cats love i", "i love cats", "you love cats"), {})]
+    totals = cr.tasks.rerank(lm, lists, weights={"rank": 1}).totals
+    assert totals[0].tolist() == [0, -1, -2]
+
+
+def test_a_model_that_does_not_help_is_left_out(run: Run, tmp_path: Path) -> None:  # noqa: F811
+    """Which hypothesis is right does not depend on anything but the score, and the score is right."""
+    generator = np.random.default_rng(1)
+    records = []
+    for number in range(60):
+        right, wrong = (" ".join(generator.permutation(["a", "b", "c", "d"])) for _ in range(2))
+        records.append({"id": number, "input": [right, wrong], "output": right, "am_score": [1.0, 0.0]})
+    file = written(tmp_path / "nbest.json", records)
+    cr.train("ngram", ["a b c d", "d c b a"], order=2, smoothing="laplace", tokenizer="word").save(tmp_path / "lm")
+    result = run("rerank", tmp_path / "lm", file, "--json").json
+    assert result["helps"] is False
+    assert result["weights"] == {"am_score": 1, "lm": 0, "lists": 0, "words": 0, "unknown": 0}
+    assert "it does not help here" in run("rerank", tmp_path / "lm", file).out
+
+
+def test_the_model_reads_hypotheses_as_it_expects_them() -> None:
+    lm = cr.train("ngram", ["Show me flights.", "Show me fares."] * 3, order=2, tokenizer="word:unicode")
+    lists = [NbestList(("show me flights", "me show flights"), {"am": (0.0, 0.0)})]
+    result = cr.tasks.rerank(lm, lists, weights={"lm": 1})
+    np.testing.assert_allclose(result.totals[0], [lm.log_prob("Show me flights."), lm.log_prob("Me show flights.")])
+
+
+def test_words_of_other_lists_by_hand(lm: cr.LanguageModel) -> None:
+    lists = [NbestList(("a b", "a c"), {"am": (0.0, 0.0)}), NbestList(("b b",), {"am": (0.0,)})]
+    totals = cr.tasks.rerank(lm, lists, weights={"lists": 1}).totals
+    # the other list has b twice; one more for each of a, b, c and an unknown word: (0 + 1) / 6 and (2 + 1) / 6
+    np.testing.assert_allclose(totals[0], [np.log(1 / 6 * 3 / 6), np.log(1 / 6 * 1 / 6)])
+
+
 def test_no_list_is_tuned_by_a_model_that_read_its_reference(file: Path) -> None:
     """Each reference is a word of its own: a model that knows it has read it."""
     lists = [
@@ -216,7 +254,7 @@ def test_a_model_that_rules_out_a_hypothesis(file: Path) -> None:
 def test_the_verb(run: Run, folder: Path, file: Path) -> None:  # noqa: F811
     result = run("rerank", folder, file, "--json").json
     assert result["tested"]["after"]["value"] == 0
-    assert set(result["weights"]) == {"am_score", "lm", "words", "unknown"}
+    assert set(result["weights"]) == {"am_score", "lm", "lists", "words", "unknown"}
     shown = run("rerank", folder, file).out
     assert "tested on" in shown
     assert "weights: am_score=" in shown
@@ -290,11 +328,12 @@ def test_any_whole_number_is_a_seed(run: Run, folder: Path, file: Path) -> None:
 
 
 def test_missing_fields_are_named(fails: Fails, folder: Path, file: Path) -> None:  # noqa: F811
-    for name, option in {"input": "--hypotheses", "output": "--reference", "am_score": "--score"}.items():
+    for name, option in {"input": "--hypotheses", "output": "--reference"}.items():
         bad = _without(file, name)
         message = fails("rerank", folder, bad)
         assert f'{bad}: line 2: there is no field "{name}"; there are: id' in message
         assert f"(choose with {option})" in message
+    assert '"am_score"; there are: id' in fails("rerank", folder, _without(file, "am_score"), "--score", "am_score")
     nothing = written(file.with_name("none.json"), [])
     assert f"{nothing}: there are no n-best lists" in fails("rerank", folder, nothing)
     assert "--weights should be" in fails("rerank", folder, file, "--weights", "am_score")

@@ -17,7 +17,7 @@ import click
 
 from chainrule._version import __version__
 from chainrule.cli.options.unknown import hint, verb_hint
-from chainrule.cli.output import WAITING
+from chainrule.cli.output import WAITING, echo
 from chainrule.errors import ChainruleError, Interrupted
 from chainrule.system.signals import EXIT_CODES, Acknowledgement, Termination, end_process
 
@@ -197,9 +197,8 @@ def _message(error: Exception) -> str:
 
 
 def _say(message: str) -> None:
-    WAITING.end()
     line = f"chainrule: {' '.join(message.split())}"
     if sys.stderr.isatty():
         width = max(shutil.get_terminal_size().columns, 20)
         line = textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
-    click.echo(line, err=True)
+    echo(line, err=True)

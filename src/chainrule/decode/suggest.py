@@ -29,7 +29,7 @@ from chainrule.errors import DecodingError
 
 _LONGEST = 40  # tokens of a word
 _WIDTH = 4  # hypotheses for each word that is asked for
-_MOST = 1000  # suggestions of a model whose tokens are parts of words: the search is several times as wide
+_MOST = 1000  # suggestions of a model whose tokens are parts of words
 _SPACES = " \t\r\v\f\n"
 _NEGLIGIBLE = 1e-5  # a beginning that is so much less likely than the best is dropped
 
@@ -84,15 +84,15 @@ def suggest(
     """The k most likely words that complete a text or follow it, the most likely first; fewer if it knows no more.
 
     Words of a probability below `at_least` are left out. The first call loads what the model needs to answer the
-    next ones fast, unless `once` says that none will come.
+    next ones fast, unless `once` says that none will come. A model whose tokens are parts of words gives at most
+    1,000 words.
     """
     _check(lm, k, at_least)
     if not once:
         prepare(lm)
     if lm.tokenizer.splitting is not None:
         return [word for word in _words(lm, text, k) if word.probability >= at_least]
-    if k > _MOST:
-        raise DecodingError(f"the number of suggestions should be at most {_MOST:,}, not {k:,}")
+    k = min(k, _MOST)
     context = context_of(lm, text)
     typed = context[max(context.rfind(space) for space in _SPACES) + 1 :]  # what follows the last white space
     found = _Search(lm, text, k).run()

@@ -12,7 +12,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 
-from chainrule.arrays import Array
+import numpy as np
+
+from chainrule.arrays import Array, checked, to_numpy
 from chainrule.contract.lm import Context
 from chainrule.contract.model import Model
 from chainrule.folder import TEXT
@@ -47,6 +49,10 @@ class MaskedModel(Model):
         """Return this model on a device, computing in a precision, as `Model.on` says."""
 
     # What follows is the same for every model; none overrides it.
+
+    def predict(self, ids_BT: Array) -> np.ndarray:
+        """Return what `fill` returns in double precision; NaN is an error."""
+        return checked(to_numpy(self.fill(ids_BT)))
 
     @property
     def mask(self) -> int:

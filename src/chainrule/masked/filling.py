@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chainrule.arrays import to_numpy
 from chainrule.errors import ModelError
 from chainrule.masked.contract import MASK, MaskedModel
 from chainrule.tokens.base import Tokenizer
@@ -72,7 +71,7 @@ def fill(model: MaskedModel, text: str, k: int = 5) -> Filled:
     if k < 1:
         raise ModelError(f"k should be at least 1, not {k}")
     gapped = _gapped(model, text)
-    log_probs_GV = to_numpy(model.fill(gapped.ids[None]))
+    log_probs_GV = model.predict(gapped.ids[None])
     gaps = []
     for log_probs_V, may_V in zip(log_probs_GV, gapped.may_fill, strict=True):
         best = _best(log_probs_V, may_V, k)
@@ -91,7 +90,7 @@ def _together(model: MaskedModel, gapped: _Gapped, k: int) -> Iterator[FilledTex
     for number, (place, may_V) in enumerate(zip(gapped.places, gapped.may_fill, strict=True)):
         open_gaps = len(gapped.places) - number
         # the first open gap of each row
-        log_probs_BV = to_numpy(model.fill(ids_BT))[::open_gaps].astype(np.float64)
+        log_probs_BV = model.predict(ids_BT)[::open_gaps]
         log_probs_BV = np.where(may_V, log_probs_BV, -np.inf)
         totals_N = (scores_B[:, None] + log_probs_BV).ravel()
         best_K = np.argsort(-totals_N, kind="stable")[:k]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chainrule.arrays import PAD, batches, to_numpy
+from chainrule.arrays import PAD, batches
 from chainrule.masked.contract import MaskedModel
 from chainrule.system.progress import SILENT, Progress
 
@@ -53,7 +53,7 @@ def pseudo_log_likelihoods(
                 ids_BT[i, : question.end - question.begin] = rows[question.row][question.begin : question.end]
                 hidden[i] = ids_BT[i, question.place]
                 ids_BT[i, question.place] = model.mask
-            log_probs = to_numpy(model.fill(ids_BT))[np.arange(len(asked)), hidden]
+            log_probs = model.predict(ids_BT)[np.arange(len(asked)), hidden]
             for question, log_prob in zip(asked, log_probs.tolist(), strict=True):
                 found[question.row][question.begin + question.place] = log_prob
             task.advance(len(asked))
@@ -66,7 +66,7 @@ def one_by_one(model: MaskedModel, row: np.ndarray) -> np.ndarray:
     for place in range(scored_tokens(model, row)):
         hidden = np.asarray(row, dtype=np.int64).copy()
         hidden[place] = model.mask
-        scores.append(float(to_numpy(model.fill(hidden[None]))[0, row[place]]))
+        scores.append(float(model.predict(hidden[None])[0, row[place]]))
     return np.asarray(scores)
 
 

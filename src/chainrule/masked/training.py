@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chainrule.arrays import to_numpy
 from chainrule.contract.kinds import TrainingData
 from chainrule.contract.lm import Context
 from chainrule.contract.tasks import Task
@@ -56,7 +55,7 @@ class MaskedKind(NetworkKind):
         line = ids[: max(1, int((ids == data.tokenizer.eos).argmax()) or len(ids))]
         filled = line.copy()
         filled[_EVERY // 2 :: _EVERY] = lm.mask
-        filled[filled == lm.mask] = to_numpy(lm.fill(filled[None])).argmax(axis=-1)
+        filled[filled == lm.mask] = lm.predict(filled[None]).argmax(axis=-1)
         return data.tokenizer.decode(filled.tolist())
 
 

@@ -17,7 +17,14 @@ from chainrule.mixtures.dynamic import Dynamic, dynamic_columns
 from chainrule.mixtures.gates import By, Floats, Gate, knots_for
 from chainrule.mixtures.mixture import Mixture
 from chainrule.mixtures.settings import Form, MixtureSettings
-from chainrule.mixtures.tuning import constant_weights, gated_weights, log_linear_weights, mixed_scores
+from chainrule.mixtures.tuning import (
+    constant_weights,
+    cross_validated,
+    cross_validated_gain,
+    gated_weights,
+    log_linear_weights,
+    mixed_scores,
+)
 from chainrule.system.progress import Progress, Reports, as_progress
 from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Tokenizer, encode_in_parallel
@@ -27,6 +34,7 @@ _SHARPNESS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """What θ |h|² is tried to be: how many nats a context just like the present one counts more than one that has
 nothing to do with it."""
 _LOG_PROBS = 1 << 25  # of all models together, on which the exponents of a log-linear mixture are tuned
+CROSS_VALIDATED = "cross_validated_perplexity"
 _FEW = 3  # words named as examples
 
 
@@ -53,6 +61,8 @@ def mix(
     With `dynamic`, the weights are tuned for networks that learn while they score (`evaluate(..., dynamic=...)`).
 
     What was found is in `metrics`: the weights, and the perplexity of the text under each model and the mixture.
+    Weights are tuned on each half of the text for the other, too: if the mixture is then no better than its best
+    model, as may be on a short text, it is that model alone.
     """
     progress, models = as_progress(progress), list(models)
     if (valid is None) == (weights is None):
@@ -186,20 +196,32 @@ def _tuned(
             columns_NK, values_N = dynamic_columns(even, ids, *bounds, dynamic, task)
     if settings.form == "log-linear":
         with progress.task("tuning the exponents"):
-            exponents_K = _exponents(models, ids, bounds)
+            exponents_K, gain = _exponents(models, ids, bounds)
+            means_M = columns_NK.mean(axis=0)
+            if not gain > 0:
+                exponents_K = np.eye(len(models))[means_M.argmax()]
         lm = _described(Mixture(models, settings, exponents_K[None]), exponents_K)
+        lm.metrics = {**lm.metrics, CROSS_VALIDATED: _perplexity(means_M.max() + max(gain, 0.0))}
         with progress.task("scoring held-out text"):
             return lm, columns_NK, score_sequences(lm, ids, *bounds)
     with progress.task("tuning the weights"):
         gate = Gate(settings.by, settings.of - 1, knots_for(settings.by, values_N))
         weights_GK = gated_weights(columns_NK, gate, values_N)
+        means_M = columns_NK[:, : len(models)].mean(axis=0)
+        gained = float(cross_validated(columns_NK, gate, values_N).mean())
+        if not gained > means_M.max() and np.isfinite(means_M.max()):
+            weights_GK = np.zeros_like(weights_GK)
+            weights_GK[:, means_M.argmax()] = 1.0
         weights_NK = gate.weights(weights_GK, values_N)
     lm = _described(Mixture(models, settings, weights_GK, gate.knots), weights_NK.mean(axis=0))
+    lm.metrics = {**lm.metrics, CROSS_VALIDATED: _perplexity(max(gained, means_M.max()))}
     return lm, columns_NK, mixed_scores(columns_NK, weights_NK)
 
 
-def _exponents(models: list[LanguageModel], ids: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]) -> Floats:
-    """The exponents of a log-linear mixture, tuned on pieces of the text from its beginning to its end."""
+def _exponents(
+    models: list[LanguageModel], ids: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]
+) -> tuple[Floats, float]:
+    """The exponents of a log-linear mixture, tuned on pieces of the text, and what each half gains by the other."""
     most = max(_LOG_PROBS // (models[0].tokenizer.vocab_size * len(models)), 16)
     starts, ends = bounds
     if len(starts) == 1:  # one long sequence: some pieces of it, each after the tokens before it
@@ -218,7 +240,8 @@ def _exponents(models: list[LanguageModel], ids: np.ndarray, bounds: tuple[np.nd
             state = model.extend(model.start(1), ids[None, before:first])
             blocks = predictions(model, state, ids[None, first:last])
             kept += [to_numpy(block)[0].astype(np.float64) for block in blocks]
-    return log_linear_weights([np.concatenate(kept) for kept in log_probs], np.concatenate(given))
+    tokens_KNV, given_N = [np.concatenate(kept) for kept in log_probs], np.concatenate(given)
+    return log_linear_weights(tokens_KNV, given_N), cross_validated_gain(tokens_KNV, given_N)
 
 
 def _best_theta(models: list[LanguageModel], settings: MixtureSettings, ids: np.ndarray) -> float:
@@ -254,13 +277,17 @@ def names_of(lm: Mixture) -> list[str]:
     return [model.kind for model in lm.models] + caches
 
 
-def _perplexities(columns_NK: Floats, scores_N: Floats) -> dict[str, Any]:
+def _perplexity(mean: float) -> float:
     with np.errstate(over="ignore"):
-        return {
-            "held_out_tokens": len(columns_NK),
-            "held_out_perplexities": np.exp(-columns_NK.mean(axis=0)).tolist(),
-            "held_out_perplexity": float(np.exp(-scores_N.mean())),
-        }
+        return float(np.exp(-mean))
+
+
+def _perplexities(columns_NK: Floats, scores_N: Floats) -> dict[str, Any]:
+    return {
+        "held_out_tokens": len(columns_NK),
+        "held_out_perplexities": [_perplexity(mean) for mean in columns_NK.mean(axis=0).tolist()],
+        "held_out_perplexity": _perplexity(scores_N.mean()),
+    }
 
 
 def _described(lm: Mixture, weights: Floats) -> Mixture:

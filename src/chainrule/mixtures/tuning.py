@@ -85,6 +85,29 @@ def mixed_scores(columns_NK: Floats, weights: Floats) -> Floats:
     return scores
 
 
+def cross_validated(columns_NK: Floats, gate: Gate, values_N: Floats) -> Floats:
+    """ln p of each token by a linear mixture whose weights were tuned on the other half of the text."""
+    half, scores_N = len(columns_NK) // 2, np.empty(len(columns_NK))
+    for mine, other in ((slice(0, half), slice(half, None)), (slice(half, None), slice(0, half))):
+        weights_GK = gated_weights(columns_NK[other], gate, values_N[other])
+        scores_N[mine] = mixed_scores(columns_NK[mine], gate.weights(weights_GK, values_N[mine]))
+    return scores_N
+
+
+def cross_validated_gain(tokens_KNV: Sequence[Floats], ids_N: NDArray[np.int64]) -> float:
+    """The mean ln p that a log-linear mixture, tuned on the other half, gains beside its best model."""
+    half, gain = len(ids_N) // 2, 0.0
+    each_KN = np.stack([column[np.arange(len(ids_N)), ids_N] for column in tokens_KNV])
+    best = int(each_KN.mean(axis=1).argmax())
+    for mine, other in ((slice(0, half), slice(half, None)), (slice(half, None), slice(0, half))):
+        weights_K = log_linear_weights([column[other] for column in tokens_KNV], ids_N[other])
+        with np.errstate(invalid="ignore"):
+            sums_NV = sum(w * column[mine] for w, column in zip(weights_K, tokens_KNV, strict=True) if w)
+        scores_N = sums_NV[np.arange(len(sums_NV)), ids_N[mine]] - np.logaddexp.reduce(sums_NV, axis=1)
+        gain += float((scores_N - each_KN[best, mine]).sum())
+    return gain / len(ids_N)
+
+
 def log_linear_weights(tokens_KNV: Sequence[Floats], ids_N: NDArray[np.int64]) -> Floats:
     """The exponents λ of a log-linear mixture, from ln p of every token before each of the ids.
 

@@ -14,6 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
+from chainrule.arrays import checked
 from chainrule.contract.model import Model
 from chainrule.folder import TEXT
 from chainrule.tokens.base import Tokenizer
@@ -73,7 +74,7 @@ class Tagger(Model):
         """Return the most probable tag of each word of each sentence."""
         tags, found = self.tags, []
         for words, log_probs_TK in zip(sentences, self.log_probs(sentences), strict=True):
-            best_T = log_probs_TK.argmax(axis=1)
+            best_T = checked(log_probs_TK).argmax(axis=1)
             best = log_probs_TK[np.arange(len(best_T)), best_T]
             found.append(TaggedWords(tuple(words), tuple(tags[i] for i in best_T), best))
         return found

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from chainrule.arrays import checked
 from chainrule.contract.kinds import Figures, HeldOut
 from chainrule.system.progress import SILENT, Progress
 from chainrule.tagging.contract import Tagger
@@ -152,7 +153,7 @@ def evaluate_tagger(tagger: Tagger, sentences: GivenTagged, *, progress: Progres
         while some := list(islice(sentences_left, _AT_ONCE)):
             words = [word for sentence in some for word in sentence.words]
             right_N = np.asarray([numbers.setdefault(tag, len(numbers)) for one in some for tag in one.tags])
-            log_probs_NK = np.concatenate(tagger.log_probs([sentence.words for sentence in some]))
+            log_probs_NK = checked(np.concatenate(tagger.log_probs([sentence.words for sentence in some])))
             given_N = log_probs_NK.argmax(axis=1)
             confusions.update(zip(right_N.tolist(), given_N.tolist(), strict=True))
             has_all_tags = right_N.max() < log_probs_NK.shape[1]

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from chainrule.arrays import checked
 from chainrule.contract.lm import LanguageModel, score_sequences, tokens_at_once
-from chainrule.errors import CorpusError, SettingsError
+from chainrule.errors import CorpusError, EncodingError, SettingsError
 from chainrule.evaluation.records import ScoredBatch, ScoredRecord
 from chainrule.evaluation.surprisal import SurprisingToken, coloured_text, surprising_tokens
 from chainrule.system.display import number as written
@@ -37,7 +37,7 @@ from chainrule.system.parallel import in_order
 from chainrule.system.progress import Reports, as_progress
 from chainrule.text.batches import RecordBatch, line_ends, record_batches
 from chainrule.text.corpus import Corpus
-from chainrule.text.files import Cleaning, EncodingErrors, form_of
+from chainrule.text.files import Cleaning, form_of
 from chainrule.text.given import Text, as_corpus
 from chainrule.text.masking import mask_variables
 from chainrule.text.records import Fields, read_records
@@ -196,15 +196,18 @@ def is_masked(lm: LanguageModel) -> bool:
 
 
 def follow(
-    path: Path, *, wait: Callable[[], bool] | None = None, encoding_errors: EncodingErrors = "strict"
+    path: Path, *, wait: Callable[[], bool] | None = None, cleaning: Cleaning | None = None
 ) -> Iterator[RecordBatch]:
     """Yield the lines of a file and those that are added to it, like `tail -F`, until `wait` returns False.
 
     If nothing was added, it calls `wait`, or sleeps for a fifth of a second. If another file takes the name, or the
     file becomes shorter, the rest of the old file is read, and then the new one from its start. Memory holds the
     lines that were added since the last read, 4 MB at most.
+
+    Bytes that are not UTF-8 are replaced by U+FFFD and counted in `cleaning`; if that is strict, they are an error
+    after the lines before them.
     """
-    number, rest = 1, b""
+    cleaning, number, rest = cleaning or Cleaning("replace"), 1, b""
     file: IO[bytes] = path.open("rb")
     try:
         while True:
@@ -212,13 +215,15 @@ def follow(
             rest += piece
             end = rest.rfind(b"\n") + 1 or (len(rest) if len(rest) > _LONGEST_LINE else 0)
             if end:
-                yield (batch := _lines_batch(str(path), rest[:end], number, encoding_errors))
-                number, rest = number + len(batch), rest[end:]
+                for batch in _lines_batches(str(path), rest[:end], number, cleaning):
+                    yield batch
+                    number += len(batch)
+                rest = rest[end:]
             if not piece:
                 new = _reopened(path, file)
                 if new is not None:
                     if rest:
-                        yield _lines_batch(str(path), rest, number, encoding_errors)
+                        yield from _lines_batches(str(path), rest, number, cleaning)
                     file.close()
                     file, number, rest = new, 1, b""
                 elif wait is None:
@@ -226,7 +231,7 @@ def follow(
                 elif not wait():
                     break
         if rest:
-            yield _lines_batch(str(path), rest, number, encoding_errors)
+            yield from _lines_batches(str(path), rest, number, cleaning)
     finally:
         file.close()
 
@@ -242,8 +247,19 @@ def _reopened(path: Path, file: IO[bytes]) -> IO[bytes] | None:
         return None
 
 
-def _lines_batch(name: str, block: bytes, number: int, encoding_errors: EncodingErrors) -> RecordBatch:
-    block = Cleaning(encoding_errors).valid_utf8(block, name, number).replace(b"\r\n", b"\n")
+def _lines_batches(name: str, block: bytes, number: int, cleaning: Cleaning) -> Iterator[RecordBatch]:
+    """Yield the lines of a block; those before an invalid one come before its error."""
+    try:
+        yield _lines_batch(name, cleaning.valid_utf8(block, name, number), number)
+    except EncodingError as error:
+        valid = block.split(b"\n", error.line - number)[:-1]
+        if valid:
+            yield _lines_batch(name, b"\n".join(valid), number)
+        raise
+
+
+def _lines_batch(name: str, block: bytes, number: int) -> RecordBatch:
+    block = block.replace(b"\r\n", b"\n")
     block = block if block.endswith(b"\n") else block + b"\n"
     ends = line_ends(block)
     labels = range(number, number + len(ends))

@@ -55,9 +55,11 @@ WAITING = _WaitingLine()
 
 
 def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
-    """Print a text as it is."""
+    """Print a text as it is; on a terminal, characters that it would take for a command are shown as signs."""
     WAITING.end()
-    click.echo(text, nl=nl, err=err)
+    stream = sys.stderr if err else sys.stdout
+    # without color=True, click would take colour codes out of a text that goes to a pipe
+    click.echo(neutral(text) if stream is not None and stream.isatty() else text, nl=nl, err=err, color=True)
 
 
 def echo_json(value: Any, *, err: bool = False) -> None:
@@ -87,6 +89,13 @@ def console() -> Console:
     WAITING.end()
 
     class Screen(Console):
+        def render(self, renderable: Any, options: Any = None) -> Iterable[Any]:
+            for segment in super().render(renderable, options):
+                if self.is_terminal and not segment.control:
+                    yield segment._replace(text=neutral(segment.text))
+                else:
+                    yield segment
+
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError  # which main.py handles; Rich would exit with 1
 
@@ -149,6 +158,19 @@ def cut(text: str, width: int, keep: Literal["start", "end"] = "start") -> str:
     is_whole = text[len(start) : len(start) + 1] in ("", " ")
     whole = start if is_whole or " " not in start.strip() else start.rpartition(" ")[0]
     return whole.rstrip() + "…"
+
+
+_SIGNS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
+_SIGNS |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+
+
+def neutral(text: str) -> str:
+    """Replace each control character, but for line ends and tabs, by a sign that shows it and does nothing.
+
+    >>> neutral("\x1b]0;title\x07 done")
+    '␛]0;title␇ done'
+    """
+    return text.translate(_SIGNS)
 
 
 def printable(text: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 import chainrule as cr
 from chainrule.cli import options as opt
@@ -53,7 +54,7 @@ def anomalies(folder: str, log: str, follow: bool, labels: str | None, as_json: 
 
     With --follow, what LOG has already is ranked first; then lines are shown as they come, if they reach the
     threshold, or without one, if they are among the N most surprising so far. A log that is rotated or cut is read
-    from the start of the new file.
+    from the start of the new file. Bytes that are not UTF-8 are replaced, unless --encoding-errors strict is given.
 
     \b
     chainrule anomalies usual app.log --top 10
@@ -70,7 +71,8 @@ def anomalies(folder: str, log: str, follow: bool, labels: str | None, as_json: 
     if labels is not None:
         _measure(lm, open_corpus(options, log), labels, by, as_json)
     elif follow:
-        _follow(ranking, Path(log), options["encoding_errors"], as_json)
+        is_default = click.get_current_context().get_parameter_source("encoding_errors") is ParameterSource.DEFAULT
+        _follow(ranking, Path(log), "replace" if is_default else options["encoding_errors"], as_json)
     else:
         _rank(ranking, open_corpus(options, log), as_json)
 
@@ -102,8 +104,9 @@ def _unranked(ranking: Ranking) -> Ranking:
 def _follow(ranking: Ranking, path: Path, encoding_errors: Any, as_json: bool) -> None:
     """Show the lines of a log as it grows; those that it has already are ranked first."""
     from chainrule.tasks import anomaly as task
-    from chainrule.text.files import form_of
+    from chainrule.text.files import Cleaning, form_of
 
+    cleaning, progress = Cleaning(encoding_errors), terminal_progress()
     screen, is_ranked = console(), ranking.top is None  # or once the lines that were there at first are shown
     if not path.is_file() or form_of(path) != "text" or path.suffix.lower() in (".gz", ".zst"):
         raise CorpusError(f"{path}: --follow reads a file of plain text, which is there")
@@ -117,8 +120,11 @@ def _follow(ranking: Ranking, path: Path, encoding_errors: Any, as_json: bool) -
         time.sleep(_WAIT)
         return True
 
-    batches = task.follow(path, wait=wait, encoding_errors=encoding_errors)
+    batches = task.follow(path, wait=wait, cleaning=cleaning)
     for batch in task.scored_batches(ranking.lm, batches, ahead=False):
+        if cleaning.replaced and not cleaning.noted[0]:
+            progress.note(f"{path}: not UTF-8, replaced by U+FFFD")
+            cleaning.noted = cleaning.replaced, 0
         added = (_unranked(ranking) if ranking.top is None else ranking).add(batch)
         if is_ranked:
             _show(screen, added, as_json=as_json)

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 )
 @opt.option(
     "--keep P",
-    "How likely a typed word is right before it is read; 0 if all are known to be wrong. [default: 0.99]",
+    "How likely an unknown word is right before it is read; 0 if all words are known to be wrong. [default: 0.9]",
     type=click.FloatRange(0, 1, max_open=True),
 )
 @opt.option(
     "--new P",
-    "How likely a right word is one that the vocabulary lacks. [default: 0.002]",
+    "How likely a right word is one that the vocabulary lacks. [default: 0.0001]",
     type=click.FloatRange(0, 1, max_open=True),
 )
-@opt.option("--lm-weight W", "The power of the model's probabilities. [default: 1]", type=float)
+@opt.option("--lm-weight W", "The power of the model's probabilities. [default: 0.7]", type=float)
 @opt.option("--beams B", "Readings of a line that are kept. [default: 6]", type=int)
 @opt.option(
     "--evaluate FILE",
@@ -125,14 +125,15 @@ def _measure(
     screen, baseline = console(), "  nearest, most frequent"
     if misspelled is not None:
         rows = [
-            [folder, f"{one.texts:,}", f"{one.accuracy:.1%}", f"{one.kept:.1%}", f"{one.words_per_second:,.0f}"]
+            [folder, f"{one.texts:,}", *(f"{share:.1%}" for share in one.shares), f"{one.words_per_second:,.0f}"]
             for folder, one, _, _ in found
             if one is not None
         ]
         first = found[0][1]
         assert first is not None
-        rows.append([baseline, f"{first.texts:,}", f"{first.baseline:.1%}", "", ""])
-        print_table(screen, ["misspelled", "texts", "right", "left as typed", "words/s"], rows)
+        rows.append([baseline, f"{first.texts:,}", f"{first.baseline:.1%}", "", "", "", ""])
+        headings = ["misspelled", "texts", "right", "left as typed", "precision", "recall", "words/s"]
+        print_table(screen, headings, rows)
         say(screen, f"of {first.unreachable:.1%} the vocabulary lacks the right word")
     if right is not None:
         rows = [

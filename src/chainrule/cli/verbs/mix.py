@@ -142,9 +142,16 @@ def _report(lm: Any, folders: tuple[str, ...], out: str, as_json: bool) -> None:
     gain = ""
     if is_tuned:
         best = min(figures["held_out_perplexities"][: len(folders)])
-        change = figures["held_out_perplexity"] / best - 1
-        gain = f"; {change:+.1%} beside the best of the models, on {figures['held_out_tokens']:,} tokens held out"
+        change = figures["cross_validated_perplexity"] / best - 1
+        gain = (
+            f"; perplexity {change:+.1%} beside the best of the models, on {figures['held_out_tokens']:,} tokens "
+            "held out, each half with the weights of the other"
+        )
     say(screen, f"{out}: vocabulary {lm.tokenizer.vocab_size:,}, {number(megabytes(out))} MB{gain}")
+    if is_tuned and max(figures["weights"]) == 1 and sum(figures["weights"]) == 1:
+        say(screen, "no mixture was better on text that its weights were not tuned on: it is the best model alone")
+    if "dynamic" in figures:
+        say(screen, "these are figures of networks that learn while they score: evaluate with the same options")
     if figures.get("held_out_oov", 0) >= _MANY_UNKNOWN:
         say(
             screen,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @opt.option("--reference NAME", "Field: the right text.", default="output")
 @opt.option(
     "--score NAME",
-    "Field: a score for each text, greater is better; repeatable. [default: am_score]",
+    "Field: a score for each text, greater is better; repeatable. [default: am_score; without it, the order]",
     name="scores",
     multiple=True,
 )
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 )
 @opt.option(
     "--weights NAME=W,...",
-    "These weights instead, of the scores and of lm, words and unknown; references are then not needed.",
+    "These weights instead, of the scores and of lm, lists, words and unknown; references are then not needed.",
 )
 @opt.option("--best", "Only the best text of each list, a JSON object a line.")
 @opt.option(
@@ -54,11 +54,12 @@ def rerank(folders_and_file: tuple[str, ...], kind: str | None, as_json: bool, *
     """Order the lists of hypotheses in FILE, such as NBEST.json, anew with the models in DIR...
 
     A list is a JSON object, on a line or as an item of a JSON list: hypotheses of speech recognition or
-    translation, the best first, scores of each, and the reference. The new score of a hypothesis is a weighted sum
-    of those scores, ln p by the model (lm), its number of words (words), and how many of them the model does not
-    know (unknown).
+    translation, the best first, scores of each (or none: then their order counts, as rank), and the reference. The
+    new score of a hypothesis is a weighted sum of those scores, ln p by the model (lm), ln p by the words of the
+    other lists (lists), its number of words (words), and how many of them the model does not know (unknown).
 
-    The weights are those with the fewest word errors on a part of the lists. Of the others: the word error rate of
+    The weights are those with the fewest word errors on a part of the lists; if they gain nothing on lists of that
+    part that they were not tuned on, the scores stay as they are. Of the others: the word error rate of
     the first hypotheses, of those chosen, and of the best there are, with 95 % confidence intervals (bootstrap).
 
     Of several models: a row for each, with the bits per byte of the references beside the word error rate.
@@ -86,7 +87,7 @@ def rerank(folders_and_file: tuple[str, ...], kind: str | None, as_json: bool, *
         file,
         hypotheses=options["hypotheses"],
         reference=options["reference"],
-        scores=options["scores"] or ("am_score",),
+        scores=options["scores"] or None,
         id_field=options["id_field"],
         needs_references=weights is None,
     )
@@ -156,12 +157,17 @@ def _show_several(results: Sequence[tuple[str, Reranked]]) -> None:
     screen = console()
     print_table(screen, ["model", "bits/byte", "weight", "first", "chosen", "oracle", "fewer errors"], rows)
     say(screen, "bits/byte: of the references; word error rates of the lists that weights were not tuned on")
-    _say_negative(results)
+    _say_doubts(results)
 
 
-def _say_negative(results: Sequence[tuple[str, Reranked]]) -> None:
-    """Say it if a model is weighed against: what it finds likely then counts as worse."""
+def _say_doubts(results: Sequence[tuple[str, Reranked]]) -> None:
+    """Say it if a model does not help, or is weighed against: what it finds likely then counts as worse."""
     for folder, one in results:
+        if one.helps is False:
+            say(
+                console(),
+                f"{folder}: it does not help here: no weights removed errors of lists that they were not tuned on",
+            )
         if one.weights.get("lm", 0) < 0:
             say(
                 console(),
@@ -183,6 +189,6 @@ def _show(result: Reranked) -> None:
         screen.print()
     weights = ", ".join(f"{name}={weight:.4g}" for name, weight in result.weights.items())
     say(screen, f"weights: {weights}")
-    _say_negative([("the model", result)])
+    _say_doubts([("the model", result)])
     if result.tested is None:
         say(screen, "without references there are no word error rates; --best prints the texts that were chosen")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,10 +21,14 @@ class NbestList:
 
     hypotheses: tuple[str, ...]
     scores: Mapping[str, tuple[float, ...]]
-    """The scores of the recogniser by name: each has a number for every hypothesis."""
+    """The scores of the recogniser by name, one for every hypothesis each; without any, the order counts."""
     reference: str | None = None
     id: int | str = ""
 
+
+USUAL_SCORE = "am_score"
+RANK = "rank"
+"""The score of hypotheses that have none: minus their place in the list, 0 for the first."""
 
 GivenLists: TypeAlias = str | Path | Iterable[NbestList]
 """N-best lists as callers give them: a file, or lists in memory."""
@@ -35,13 +39,18 @@ def read_lists(
     *,
     hypotheses: str = "input",
     reference: str = "output",
-    scores: Sequence[str] = ("am_score",),
+    scores: Sequence[str] | None = None,
     id_field: str = "id",
     needs_references: bool = True,
 ) -> Iterator[NbestList]:
-    """Yield the lists of a file of JSON objects; an error names the file, the line and the field."""
+    """Yield the lists of a file of JSON objects; an error names the file, the line and the field.
+
+    `scores` are the names of fields; by default it is "am_score", if the first list has one.
+    """
     number = None
     for number, (place, record) in enumerate(read_objects(path)):
+        if scores is None:
+            scores = (USUAL_SCORE,) if USUAL_SCORE in record else ()
         texts = _list_of(record, hypotheses, place, str, "texts", "--hypotheses")
         if not texts:
             raise CorpusError(f'{place}: the field "{hypotheses}" is an empty list: there should be a hypothesis')
@@ -62,6 +71,11 @@ def read_lists(
         )
     if number is None:
         raise CorpusError(f"{path}: there are no n-best lists")
+
+
+def with_ranks(one: NbestList) -> NbestList:
+    """Return the list with a score for each hypothesis, at least its rank."""
+    return one if one.scores else replace(one, scores={RANK: tuple(-float(i) for i in range(len(one.hypotheses)))})
 
 
 def _list_of(record: dict[str, Any], name: str, place: str, kind: Any, what: str, option: str) -> list[Any]:

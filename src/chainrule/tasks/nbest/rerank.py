@@ -1,12 +1,18 @@
 """Re-ranking of n-best lists by a log-linear combination of given scores, a language model and the length.
 
-    score(h) = Σ_i w_i score_i(h) + w_lm ln p(h) + w_words |h| + w_unknown (unknown words of h)
+    score(h) = Σ_i w_i score_i(h) + w_lm ln p(h) + w_lists ln q(h) + w_words |h| + w_unknown (unknown words of h)
 
-The weights are tuned for the fewest word errors on a part of the lists (weights.py), and measured on the others.
+q is a unigram model of the words of the other lists: what the recogniser hears often is likely. Lists without
+scores have their order as one. The language model reads hypotheses in the case, and with or without the final
+point, that it finds most likely. The weights are tuned for the fewest word errors on a part of the lists
+(weights.py), and measured on the others. If they do not remove errors of lists of that part that they were not
+tuned on, the given scores stay alone.
 """
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,12 +24,13 @@ from chainrule.contract.lm import LanguageModel
 from chainrule.errors import CorpusError, ModelError, SettingsError
 from chainrule.evaluation.surprisal import score
 from chainrule.tasks.nbest.errors import WordErrorRates, word_errors
-from chainrule.tasks.nbest.lists import GivenLists, NbestList, read_lists, tuning_and_test
-from chainrule.tasks.nbest.weights import chosen, tune
+from chainrule.tasks.nbest.lists import GivenLists, NbestList, read_lists, tuning_and_test, with_ranks
+from chainrule.tasks.nbest.weights import Features, chosen, count_errors, tune
 
-OWN = ("lm", "words", "unknown")
-"""The features that are added to the given scores: ln p, the number of words, and the number of unknown words."""
+OWN = ("lm", "lists", "words", "unknown")
+"""The features that are added to the given scores: ln p, ln q, the number of words, and of unknown words."""
 _FOLDS = 4
+_SAMPLE = 100  # hypotheses by which the model chooses how they are written
 
 Learner: TypeAlias = Callable[[list[str]], LanguageModel]
 """A function that trains a model on references."""
@@ -43,6 +50,8 @@ class Reranked:
     """The rates on the other lists; None if references are not known."""
     model: LanguageModel
     """The language model; if it was trained here, the one that read all references of the tuning part."""
+    helps: bool | None = None
+    """Whether tuned weights removed errors of lists that they were not tuned on; None if weights were given."""
 
     @property
     def best(self) -> list[str]:
@@ -52,7 +61,8 @@ class Reranked:
     def to_json(self) -> dict[str, Any]:
         """Return weights and rates as JSON."""
         rates = {"tuned": self.tuned, "tested": self.tested}
-        return {"weights": self.weights, **{name: rate and rate.to_json() for name, rate in rates.items()}}
+        found = {name: rate and rate.to_json() for name, rate in rates.items()}
+        return {"weights": self.weights, "helps": self.helps, **found}
 
 
 def rerank(
@@ -76,28 +86,45 @@ def rerank(
     >>> rerank(lm, lists, weights={"am_score": 1.0, "lm": 1.0}).best
     ['show me flights']
     """
-    every = tuple(read_lists(lists) if isinstance(lists, (str, Path)) else lists)
-    names = _names(every)
+    every = tuple(with_ranks(one) for one in (read_lists(lists) if isinstance(lists, (str, Path)) else lists))
+    names, own = _names(every), _log_shares(every)
     if weights is not None:
         given = LanguageModel.expect(lm)
-        return _result(every, features(given, every, names), _as_vector(weights, names), names, given, None)
+        whole = features(given, every, names, own)
+        return _result(every, whole, _as_vector(weights, names), names, given, None, None)
     if missing := [one.id for one in every if one.reference is None]:
         raise CorpusError(f"list {missing[0]} has no reference, which tuning needs: give weights instead")
     tuning, testing = tuning_and_test(len(every), share, seed)
-    some = [every[i] for i in tuning]
+    some, some_own = [every[i] for i in tuning], [own[i] for i in tuning]
     if isinstance(lm, LanguageModel) or not callable(lm):
         model = LanguageModel.expect(lm)
-        tuned_on = features(model, some, names)
+        tuned_on = features(model, some, names, some_own)
     else:
-        tuned_on, model = _learned(lm, some, names), LanguageModel.expect(lm([_reference(one) for one in some]))
+        tuned_on, model = (
+            _learned(lm, some, names, some_own),
+            LanguageModel.expect(lm([_reference(one) for one in some])),
+        )
     errors, _ = word_errors(some)
     start_D = np.asarray([float(name not in OWN) for name in names])  # the given scores alone
-    weights_D = tune(tuned_on, errors, start_D, seed=seed)
+    helps = _gain(tuned_on, errors, start_D, seed) > 0
+    weights_D = tune(tuned_on, errors, start_D, seed=seed) if helps else start_D
     weights_D /= abs(weights_D[0]) or 1.0  # a positive factor changes no choice
-    whole = features(model, every, names)
+    whole = features(model, every, names, own)
     for i, of_list in zip(tuning.tolist(), tuned_on, strict=True):
         whole[i] = of_list
-    return _result(every, whole, weights_D, names, model, (tuning, testing))
+    return _result(every, whole, weights_D, names, model, (tuning, testing), helps)
+
+
+def _gain(tuned_on: Features, errors: Sequence[np.ndarray], start_D: np.ndarray, seed: int) -> float:
+    """Return the errors that tuned weights remove, each fold by the weights of the others."""
+    removed, folds = 0.0, min(_FOLDS, len(tuned_on))
+    for fold in range(folds):
+        rest = [i for i in range(len(tuned_on)) if i % folds != fold]
+        weights_D = tune([tuned_on[i] for i in rest], [errors[i] for i in rest], start_D, starts=5, seed=seed)
+        fold_features, fold_errors = tuned_on[fold::folds], errors[fold::folds]
+        removed += count_errors(fold_features, fold_errors, start_D)
+        removed -= count_errors(fold_features, fold_errors, weights_D)
+    return removed
 
 
 def _result(
@@ -107,6 +134,7 @@ def _result(
     names: Sequence[str],
     model: LanguageModel,
     split: tuple[np.ndarray, np.ndarray] | None,
+    helps: bool | None,
 ) -> Reranked:
     def rates(rows: Sequence[int]) -> WordErrorRates | None:
         if not all(lists[i].reference is not None for i in rows):
@@ -117,27 +145,82 @@ def _result(
     tuned = None if split is None else rates(split[0].tolist())
     tested = rates(range(len(lists)) if split is None else split[1].tolist())
     totals = tuple(some_KD @ weights_D for some_KD in whole)
-    return Reranked(lists, totals, dict(zip(names, weights_D.tolist(), strict=True)), tuned, tested, model)
+    return Reranked(lists, totals, dict(zip(names, weights_D.tolist(), strict=True)), tuned, tested, model, helps)
 
 
-def features(lm: LanguageModel, lists: Sequence[NbestList], names: Sequence[str]) -> list[np.ndarray]:
+def features(
+    lm: LanguageModel, lists: Sequence[NbestList], names: Sequence[str], own: Sequence[np.ndarray]
+) -> list[np.ndarray]:
     """Return the features of the hypotheses of each list, [K, D]: the given scores, then OWN."""
-    scores = score(lm, [text for one in lists for text in one.hypotheses])
+    write = _likely_writing(lm, [one.hypotheses[0] for one in lists])
+    scores = score(lm, [write(text) for one in lists for text in one.hypotheses])
     log_probs, unknown = scores.log_prob, scores.unknown
     if not np.isfinite(log_probs).all():
         text = scores.texts[int(np.argmin(np.isfinite(log_probs)))]
         raise ModelError(f"the model gives the hypothesis {text!r} probability 0: use a smoothed model")
     found, first = [], 0
-    for one in lists:
+    for one, own_K in zip(lists, own, strict=True):
         last = first + len(one.hypotheses)
         words = [len(text.split()) for text in one.hypotheses]
         given = [one.scores[name] for name in names if name not in OWN]
-        found.append(np.asarray([*given, log_probs[first:last], words, unknown[first:last]], dtype=np.float64).T)
+        found.append(
+            np.asarray([*given, log_probs[first:last], own_K, words, unknown[first:last]], dtype=np.float64).T
+        )
         first = last
     return found
 
 
-def _learned(learner: Learner, lists: Sequence[NbestList], names: Sequence[str]) -> list[np.ndarray]:
+def _likely_writing(lm: LanguageModel, texts: Sequence[str]) -> Callable[[str], str]:
+    """Return how to write hypotheses: as they are, or in the case and with the end that the model expects."""
+    ways: tuple[Callable[[str], str], ...] = (str, str.lower, _capitalised, _as_sentence)
+    some = [text for text in texts[:_SAMPLE] if text]
+
+    def likely(way: Callable[[str], str]) -> tuple[int, float]:
+        scores = score(lm, [way(text) for text in some])
+        return -int(scores.unknown.sum()), float(scores.log_prob.sum())
+
+    return max(ways, key=likely) if some else str
+
+
+def _capitalised(text: str) -> str:
+    return text[:1].upper() + text[1:].lower()
+
+
+def _as_sentence(text: str) -> str:
+    return _capitalised(text) + "." * (not text.endswith((".", "?", "!")))
+
+
+def _log_shares(lists: Sequence[NbestList]) -> list[np.ndarray]:
+    """Return ln q of each hypothesis of each list: of its words by their share in all other lists, plus one."""
+    of_lists = []
+    for one in lists:
+        counts: defaultdict[str, float] = defaultdict(float)
+        for text in one.hypotheses:
+            for word in text.split():
+                counts[word] += 1 / len(one.hypotheses)
+        of_lists.append(counts)
+    whole: defaultdict[str, float] = defaultdict(float)
+    for counts in of_lists:
+        for word, count in counts.items():
+            whole[word] += count
+    size, total = len(whole) + 1, sum(whole.values())
+    return [
+        np.asarray(
+            [
+                sum(
+                    math.log((whole[word] - counts[word] + 1) / (total - sum(counts.values()) + size))
+                    for word in text.split()
+                )
+                for text in one.hypotheses
+            ]
+        )
+        for one, counts in zip(lists, of_lists, strict=True)
+    ]
+
+
+def _learned(
+    learner: Learner, lists: Sequence[NbestList], names: Sequence[str], own: Sequence[np.ndarray]
+) -> list[np.ndarray]:
     """Return the features of each list by a model trained on the references of other folds."""
     folds = min(_FOLDS, len(lists))
     if folds < 2:
@@ -146,7 +229,9 @@ def _learned(learner: Learner, lists: Sequence[NbestList], names: Sequence[str])
     for fold in range(folds):
         lm = LanguageModel.expect(learner([_reference(one) for i, one in enumerate(lists) if i % folds != fold]))
         rows = range(fold, len(lists), folds)
-        for i, some_KD in zip(rows, features(lm, [lists[i] for i in rows], names), strict=True):
+        for i, some_KD in zip(
+            rows, features(lm, [lists[i] for i in rows], names, [own[i] for i in rows]), strict=True
+        ):
             found[i] = some_KD
     return found
 

@@ -7,12 +7,12 @@
 
 Each is a probability given that a word is misspelled; letters that are typed correctly cost nothing. If several
 sequences of edits lead from the right word to the typed one, the most likely counts. Letters are the lower-case
-ones of the Latin alphabet; all others are one class, and the beginning of a word is another.
+ones of the Latin alphabet; all others share their costs, and the beginning of a word is another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +25,7 @@ from chainrule.text.files import Cleaning, clean_blocks, lines_in, raw_pieces
 LETTERS = "abcdefghijklmnopqrstuvwxyz'-"
 OTHER, START = len(LETTERS), len(LETTERS) + 1
 SYMBOLS = len(LETTERS) + 2
+APOSTROPHE = LETTERS.index("'")
 
 _VOWELS = "aeiouy"
 _ALIKE = ("ck", "cs", "sz", "fv", "mn", "gj", "td", "bp", "kq", "sx", "rl", "wu", "ct", "gd", "hk", "vw")
@@ -41,29 +42,32 @@ class Channel:
     insert: np.ndarray
     """[x, y]: a wrong y is typed after x."""
     substitute: np.ndarray
-    """[y, x]: x is typed for y; 0 where they are equal."""
+    """[y, x]: x is typed for y, if they are not the same letter."""
     transpose: np.ndarray
     """[x, y]: yx is typed for xy."""
 
     @classmethod
     def default(cls) -> Channel:
         """Return costs for human misspellings: letters left out or doubled, vowels and similar sounds confused."""
+        vowels = [_RANK[vowel] for vowel in _VOWELS]
         delete = np.full((SYMBOLS, SYMBOLS), 3.4)
-        np.fill_diagonal(delete, 2.3)  # one of a double letter
+        delete[:, vowels] = 2.0
+        delete[:, _RANK["h"]] = 1.0
+        np.fill_diagonal(delete, 0.7)  # one of a double letter
         insert = np.full((SYMBOLS, SYMBOLS), 6.3)
-        np.fill_diagonal(insert, 3.8)  # a letter doubled
-        insert[:, [_RANK[vowel] for vowel in _VOWELS]] -= 0.8
-        substitute = np.full((SYMBOLS, SYMBOLS), 6.5)
+        np.fill_diagonal(insert, 1.4)  # a letter doubled
+        insert[:, vowels] -= 0.8
+        substitute = np.full((SYMBOLS, SYMBOLS), 8.3)
         for row in _ROWS:
             for one, other in pairwise(row):
-                _both(substitute, one, other, 5.5)
+                _both(substitute, one, other, 6.7)
         for alike in _ALIKE:
-            _both(substitute, alike[0], alike[1], 4.4)
+            _both(substitute, alike[0], alike[1], 5.0)
         for one in _VOWELS:
             for other in _VOWELS:
-                _both(substitute, one, other, 4.0)
-        np.fill_diagonal(substitute, 0.0)
-        transpose = np.full((SYMBOLS, SYMBOLS), 4.3)
+                _both(substitute, one, other, 4.6)
+        substitute[APOSTROPHE, APOSTROPHE] = 0.0  # ’ for '
+        transpose = np.full((SYMBOLS, SYMBOLS), 3.1)
         delete[START] += 2.3  # the first letter is seldom wrong
         insert[START] += 2.3
         return cls(delete, insert, substitute, transpose)
@@ -91,7 +95,7 @@ class Channel:
             raise CorpusError("there are no misspelled words to learn errors from")
         after = letters[:, None] + SYMBOLS
         substitute = -np.log(edits["substitute"] / after)
-        np.fill_diagonal(substitute, 0.0)
+        substitute[APOSTROPHE, APOSTROPHE] = 0.0
         return cls(
             -np.log(edits["delete"] / (bigrams + SYMBOLS)),
             -np.log(edits["insert"] / after),
@@ -100,37 +104,41 @@ class Channel:
         )
 
     def cost(self, typed: str, right: str) -> float:
-        """Return -ln p(typed | right), letter by letter: the reference for `costs`."""
-        return self._table(encoded(typed), encoded(right))[-1][-1]
+        """Return -ln p(typed | right), letter by letter: the reference for `Lexicon.costs`."""
+        return self._table(typed.lower(), right.lower())[-1][-1]
 
-    def _table(self, typed: Sequence[int], right: Sequence[int]) -> list[list[float]]:
+    def _table(self, typed: str, right: str) -> list[list[float]]:
         """Return the least costs [i][j] of typing the first j letters for the first i of the right word."""
-        right = [START, *right]
-        table = [[0.0] * (len(typed) + 1) for _ in right]
-        for i in range(len(right)):
+        t, r = encoded(typed), [START, *encoded(right)]
+        table = [[0.0] * (len(typed) + 1) for _ in r]
+        for i in range(len(r)):
             for j in range(len(typed) + 1):
                 ways = [0.0] if i == j == 0 else []
                 if i > 0:
-                    ways.append(table[i - 1][j] + float(self.delete[right[i - 1], right[i]]))
+                    ways.append(table[i - 1][j] + float(self.delete[r[i - 1], r[i]]))
                 if j > 0:
-                    ways.append(table[i][j - 1] + float(self.insert[right[i], typed[j - 1]]))
+                    ways.append(table[i][j - 1] + float(self.insert[r[i], t[j - 1]]))
                 if i > 0 and j > 0:
-                    ways.append(table[i - 1][j - 1] + float(self.substitute[right[i], typed[j - 1]]))
-                if i > 1 and j > 1 and right[i] == typed[j - 2] and right[i - 1] == typed[j - 1]:
-                    ways.append(table[i - 2][j - 2] + float(self.transpose[right[i - 1], right[i]]))
+                    is_right = right[i - 1] == typed[j - 1]
+                    ways.append(table[i - 1][j - 1] + (0.0 if is_right else float(self.substitute[r[i], t[j - 1]])))
+                if i > 1 and j > 1 and right[i - 1] == typed[j - 2] and right[i - 2] == typed[j - 1]:
+                    ways.append(table[i - 2][j - 2] + float(self.transpose[r[i - 1], r[i]]))
                 table[i][j] = min(ways)
         return table
 
     def edits(self, typed: str, right: str) -> list[tuple[str, int, int]]:
         """Return the most likely edits from the right to the typed word: the array and the two letters of each."""
+        typed, right = typed.lower(), right.lower()
         t, r = encoded(typed), [START, *encoded(right)]
-        table, i, j = self._table(t, r[1:]), len(r) - 1, len(t)
+        table, i, j = self._table(typed, right), len(right), len(typed)
         found: list[tuple[str, int, int]] = []
         while i or j:
             here = table[i][j]
-            if i and j and np.isclose(here, table[i - 1][j - 1] + self.substitute[r[i], t[j - 1]]):
-                if r[i] != t[j - 1]:
-                    found.append(("substitute", r[i], t[j - 1]))
+            is_right = i > 0 and j > 0 and right[i - 1] == typed[j - 1]
+            if is_right and np.isclose(here, table[i - 1][j - 1]):
+                i, j = i - 1, j - 1
+            elif i and j and np.isclose(here, table[i - 1][j - 1] + self.substitute[r[i], t[j - 1]]):
+                found.append(("substitute", r[i], t[j - 1]))
                 i, j = i - 1, j - 1
             elif i and np.isclose(here, table[i - 1][j] + self.delete[r[i - 1], r[i]]):
                 found.append(("delete", r[i - 1], r[i]))
@@ -142,33 +150,6 @@ class Channel:
                 found.append(("transpose", r[i - 1], r[i]))
                 i, j = i - 2, j - 2
         return found[::-1]
-
-    def costs(self, typed: Sequence[int], words_NL: np.ndarray, lengths_N: np.ndarray, most: int) -> np.ndarray:
-        """Return -ln p(typed | word) of many words, by at most `most` insertions or deletions in a row.
-
-        Words are codes of `encoded`, filled up with any code.
-        """
-        count, longest = words_NL.shape
-        right_NL = np.concatenate([np.full((count, 1), START), words_NL], axis=1)
-        table = np.full((longest + 1, len(typed) + 1, count), np.inf)
-        table[0, 0] = 0.0
-        for i in range(longest + 1):
-            now, before = right_NL[:, i], right_NL[:, max(i - 1, 0)]
-            deleted = self.delete[before, now]
-            for j in range(max(0, i - most), min(len(typed), i + most) + 1):
-                best = table[i, j]
-                if i > 0:
-                    np.minimum(best, table[i - 1, j] + deleted, out=best)
-                if j > 0:
-                    np.minimum(best, table[i, j - 1] + self.insert[now, typed[j - 1]], out=best)
-                if i > 0 and j > 0:
-                    np.minimum(best, table[i - 1, j - 1] + self.substitute[now, typed[j - 1]], out=best)
-                if i > 1 and j > 1:
-                    crossed = (now == typed[j - 2]) & (before == typed[j - 1])
-                    swapped = np.where(crossed, table[i - 2, j - 2] + self.transpose[before, now], np.inf)
-                    np.minimum(best, swapped, out=best)
-        costs_N: np.ndarray = table[lengths_N, len(typed), np.arange(count)]
-        return costs_N
 
 
 def encoded(word: str) -> list[int]:

@@ -2,18 +2,18 @@
 
 Each typed word is kept, or corrected to a word of the vocabulary within two edits:
 
-    keep a known word        ln keep + ln p(typed | context)
-    keep an unknown word     ln keep + ln new + ln p(spelling)
-    correct it to w          ln (1 - keep) + ln p(typed | w) + ln p(w | context)
+    keep a word          ln keep + λ ln p(typed | context)
+    correct it to w      ln (1 - keep) + ln p(typed | w) + λ ln p(w | context)
 
-An unknown word may be right: a name, or a word that the vocabulary lacks. `new` is the share of such words.
-p(spelling) comes from an n-gram model of letters, trained on the vocabulary: new words are spelled like known ones.
+An unknown word may be right: a name, or a word that the vocabulary lacks. `new` is the share of such words. Half of
+them are forms that the vocabulary makes likely (forms.py), to which a word may be corrected too; of the others, p
+comes from an n-gram model of letters, trained on the vocabulary: new words are spelled like known ones.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain, islice
@@ -21,20 +21,22 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.arrays import pad
 from chainrule.contract.lm import LanguageModel, score_choices
 from chainrule.errors import SettingsError, TokenizerError
 from chainrule.evaluation.surprisal import score
 from chainrule.runs.train import train
-from chainrule.tasks.spelling.channel import Channel, encoded
-from chainrule.tasks.spelling.words import MOST_EDITS, TypedWord, core_of, find_near, in_case_of, words_of
+from chainrule.tasks.spelling.channel import Channel
+from chainrule.tasks.spelling.forms import likely_forms
+from chainrule.tasks.spelling.words import MOST_EDITS, Lexicon, TypedWord, core_of, in_case_of, words_of
 from chainrule.text.corpus import Corpus
 
-KEEP = 0.99
-"""The prior probability that a typed word is right."""
-NEW = 0.002
+KEEP = 0.9
+"""The prior probability that a typed word is right, if the vocabulary lacks it."""
+NEW = 0.0001
 """The share of right words that the vocabulary lacks."""
+LM_WEIGHT = 0.7
 
+_KNOWN_ERRORS = 0.1  # a word of the vocabulary is so much less often an error than another word
 _OTHER_CASE = 2.3  # nats: a lower-case letter is typed where the vocabulary has the word only with a capital
 _IMPOSSIBLE = -100.0  # the least ln p, so that one word of probability 0 does not rule out the line
 _REMEMBERED = 1 << 17  # typed words whose choices are kept
@@ -101,7 +103,7 @@ class Corrector:
         channel: Channel | None = None,
         keep: float = KEEP,
         new: float = NEW,
-        lm_weight: float = 1.0,
+        lm_weight: float = LM_WEIGHT,
         beams: int = 6,
         choices: int = 16,
     ) -> None:
@@ -134,6 +136,13 @@ class Corrector:
                 forms.setdefault(core.lower(), []).append((core, i))
         self._vocabulary, self._forms = list(forms), list(forms.values())
         self._number_of = {lower: number for number, lower in enumerate(forms)}
+        likely = likely_forms([word for word in self._vocabulary if word.isalpha()])
+        self._likely, shares = list(likely), np.asarray(list(likely.values()))
+        self._share = dict(zip(self._likely, (shares / max(shares.sum(), 1.0)).tolist(), strict=True))
+        self._lexicon = Lexicon([*self._vocabulary, *self._likely])
+        # the n-th word has a share of about 1/n; likely words are rarer than the rarest
+        ranks = [some[0][1] for some in self._forms]
+        self._ranks_N = np.log([*ranks, *(max(ranks, default=1) / shares)])
 
     # -- lines --------------------------------------------------------------------------------------------
 
@@ -225,47 +234,47 @@ class Corrector:
             self._choices.clear()
         new = {word.text: word for word in words if word.text not in self._choices}
         self._spell(new.values())
-        typed = list(dict.fromkeys(word.core.lower() for word in new.values() if word.core))
-        near = dict(zip(typed, find_near(typed, self._vocabulary), strict=True))
-        self._choices |= {text: self._find_choices(word, near) for text, word in new.items()}
+        self._choices |= {text: self._find_choices(word) for text, word in new.items()}
         return [self._choices[word.text] for word in words]
 
-    def _find_choices(self, word: TypedWord, near: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> _Choices:
+    def _find_choices(self, word: TypedWord) -> _Choices:
         unknown = self.lm.tokenizer.unk
         if not word.core:
             return _Choices((word.core,), np.asarray([self._ids.get(word.text, unknown)]), np.zeros(1), np.ones(1))
         lower = word.core.lower()
         known = self._number_of.get(lower)
-        numbers, distances = near[lower]
-        numbers = numbers[(distances > 0) & (distances <= (MOST_EDITS if known is None else 1))]
-        costs = self._costs(lower, numbers)
-        words, ids, scores = [word.core], [unknown], [_log(self.keep)]
+        near = self._lexicon.near(lower, MOST_EDITS if known is None else 1)
+        near = near[near.distances > 0]
+        costs = self._lexicon.costs(lower, near, self.channel)
+        # if keep is 0, all words are known to be wrong
+        wrong = (1 - self.keep) * (_KNOWN_ERRORS if known is not None and self.keep else 1)
+        words, ids, scores, by_model = [word.core], [unknown], [_log(1 - wrong)], [known is not None]
         if known is None:
-            scores[0] += _log(self.new) + self._spelled[word.core]
+            scores[0] += self.lm_weight * self._log_new(lower, self._spelled[word.core])
         else:
             ids[0] = self._form(word, known)[1]
-        for place in self._best(numbers, costs):
-            form, i, other_case = self._form(word, int(numbers[place]))
+        for place in self._best(near.numbers, costs):
+            number, score = int(near.numbers[place]), _log(wrong) - float(costs[place])
+            is_likely = number >= len(self._vocabulary)
+            if is_likely:
+                likely = self._likely[number - len(self._vocabulary)]
+                form, i, other_case = in_case_of(likely, word.core), unknown, 0.0
+                score += self.lm_weight * self._log_new(likely)
+            else:
+                form, i, other_case = self._form(word, number)
             words.append(form)
             ids.append(i)
-            scores.append(_log(1 - self.keep) - float(costs[place]) - other_case)
-        by_model = np.ones(len(words))
-        by_model[0] = known is not None
-        return _Choices(tuple(words), np.asarray(ids), np.asarray(scores), by_model)
+            scores.append(score - other_case)
+            by_model.append(not is_likely)
+        return _Choices(tuple(words), np.asarray(ids), np.asarray(scores), np.asarray(by_model, np.float64))
 
-    def _costs(self, typed: str, numbers: np.ndarray) -> np.ndarray:
-        """Return -ln p(typed | word) of words of the vocabulary."""
-        codes = [encoded(self._vocabulary[number]) for number in numbers.tolist()]
-        lengths = np.asarray([len(some) for some in codes], dtype=np.int64)
-        return self.channel.costs(encoded(typed), pad(codes), lengths, MOST_EDITS)
+    def _log_new(self, word: str, spelling: float = -math.inf) -> float:
+        """Return ln p of a word that the vocabulary lacks: half of such words are likely forms."""
+        return _log(self.new * (self._share.get(word, 0.0) + math.exp(spelling)) / 2)
 
     def _best(self, numbers: np.ndarray, costs: np.ndarray) -> list[int]:
-        """Return the places of the candidates to try, by costs and frequency.
-
-        Ids are ordered by frequency, and the n-th word has a share of about 1/n.
-        """
-        ranks = np.asarray([self._forms[number][0][1] for number in numbers.tolist()])
-        order: list[int] = np.argsort(costs + np.log(ranks), kind="stable").tolist()
+        """Return the places of the candidates to try, by costs and frequency."""
+        order: list[int] = np.argsort(costs + self._ranks_N[numbers], kind="stable").tolist()
         return order[: self.choices]
 
     def _form(self, word: TypedWord, number: int) -> tuple[str, int, float]:
@@ -312,13 +321,13 @@ class Corrector:
         A known word stays; an unknown one becomes the most frequent of the nearest words of the vocabulary.
         """
         nearest = {word: word for word in words}
-        typed = [word for word in nearest if word and word.lower() not in self._number_of]
-        found = find_near([word.lower() for word in typed], self._vocabulary)
-        for word, (numbers, distances) in zip(typed, found, strict=True):
-            if len(numbers):
-                ranks = np.asarray([self._forms[number][0][1] for number in numbers.tolist()])
-                best = int(numbers[np.lexsort([ranks, distances])[0]])
-                nearest[word] = in_case_of(self._forms[best][0][0], word)
+        for word in nearest:
+            if word and word.lower() not in self._number_of:
+                near = self._lexicon.near(word.lower())
+                near = near[near.numbers < len(self._vocabulary)]
+                if len(near.numbers):
+                    order = np.lexsort([self._ranks_N[near.numbers], near.distances])
+                    nearest[word] = in_case_of(self._forms[int(near.numbers[order[0]])][0][0], word)
         return nearest
 
 

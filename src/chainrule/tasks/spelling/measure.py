@@ -28,7 +28,18 @@ class MisspellingsMeasured:
     """The share of texts that are left as they were typed."""
     unreachable: float
     """The share of texts with a right word that the vocabulary lacks."""
+    precision: float
+    """The share of changed words that are right then."""
+    recall: float
+    """The share of wrong words that become right."""
+    spoiled: float
+    """The share of right words that are changed."""
     words_per_second: float
+
+    @property
+    def shares(self) -> tuple[float, float, float, float]:
+        """The shares that a table shows."""
+        return self.accuracy, self.kept, self.precision, self.recall
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as JSON."""
@@ -69,12 +80,27 @@ def measure_misspellings(corrector: Corrector, pairs: Sequence[tuple[str, str]])
         same = sum(text.lower() == pair[of].lower() for text, pair in zip(texts, pairs, strict=True))
         return same / len(pairs)
 
+    # words are compared where the texts have as many: the right one, the typed one, the one that was found
+    triples = [
+        words
+        for (typed, right), one in zip(pairs, found, strict=True)
+        if len(right.split()) == len(typed.split()) == len(one.split())
+        for words in zip(right.lower().split(), typed.lower().split(), one.lower().split(), strict=True)
+    ]
+    wrong = [(right, one) for right, typed, one in triples if typed != right]
+    changed = [(right, one) for right, typed, one in triples if one != typed]
+    mended = sum(right == one for right, one in wrong)
+    spoiled = sum(one != typed == right for right, typed, one in triples)
+
     return MisspellingsMeasured(
         len(pairs),
         accuracy=share(found, 1),
         baseline=share(nearest, 1),
         kept=share(found, 0),
         unreachable=sum(corrector.lacks(right) > 0 for _, right in pairs) / len(pairs),
+        precision=mended / max(1, len(changed)),
+        recall=mended / max(1, len(wrong)),
+        spoiled=spoiled / max(1, len(triples) - len(wrong)),
         words_per_second=sum(len(typed.split()) for typed, _ in pairs) / seconds,
     )
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from chainrule.system.parallel import cores
+from chainrule.tasks.spelling.channel import START, Channel, encoded
 from chainrule.tokens.base import decoded, utf8
 from chainrule.tokens.words.splitting import Splitting, split_words
 
 _CORE = re.compile(r"[^\W\d_](?:.*[^\W\d_])?", re.DOTALL)  # from the first letter to the last
 _INNER = "'’-"
 MOST_EDITS = 2
-_TYPED_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
@@ -71,22 +70,68 @@ def in_case_of(word: str, typed: str) -> str:
     return word
 
 
-def find_near(
-    typed: Sequence[str], vocabulary: Sequence[str], most: int = MOST_EDITS
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield for each typed word the numbers of the words within `most` edits, ascending, and their distances.
+class Lexicon:
+    """The words of a vocabulary, in lower case, laid out so that those near a typed word are found fast."""
 
-    An edit inserts, deletes or substitutes a letter, or swaps two neighbours; none changes a letter twice.
+    def __init__(self, vocabulary: Sequence[str]) -> None:
+        lengths_N = np.asarray([len(word) for word in vocabulary], dtype=np.int64)
+        self._numbers_N = np.argsort(lengths_N, kind="stable")
+        words = [vocabulary[number] for number in self._numbers_N.tolist()]
+        self._starts_N = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths_N[self._numbers_N])])
+        self._letters, self._classes = _code_points("".join(words)), np.asarray(encoded("".join(words)), np.int64)
+        self._sets_N = np.asarray([_letter_set(word) for word in words], dtype=np.uint64)
+        self._lengths_N = lengths_N[self._numbers_N]
 
-    >>> (numbers, distances), = find_near(["teh"], ["ten", "dog", "the"])
-    >>> numbers.tolist(), distances.tolist()
-    ([0, 2], [1, 1])
-    """
-    from rapidfuzz.distance import OSA
-    from rapidfuzz.process import cdist
+    def near(self, typed: str, most: int = MOST_EDITS) -> NearWords:
+        """Return the words within `most` edits of the typed one.
 
-    for first in range(0, len(typed), _TYPED_AT_ONCE):
-        some = typed[first : first + _TYPED_AT_ONCE]
-        for row in cdist(some, vocabulary, scorer=OSA.distance, score_cutoff=most, dtype=np.uint8, workers=cores()):
-            numbers = np.flatnonzero(row <= most)
-            yield numbers, row[numbers].astype(np.int64)
+        An edit inserts, deletes or substitutes a letter, or swaps two neighbours; none changes a letter twice.
+
+        >>> found = Lexicon(["ten", "dog", "the"]).near("teh")
+        >>> found.numbers.tolist(), found.distances.tolist()
+        ([0, 2], [1, 1])
+        """
+        from chainrule.tasks.spelling.kernels import near
+
+        first, last = np.searchsorted(self._lengths_N, [len(typed) - most, len(typed) + most + 1]).tolist()
+        letters, letter_set = _code_points(typed), np.uint64(_letter_set(typed))
+        places, distances = near(
+            letters, letter_set, self._letters, self._starts_N, self._sets_N, first, last, most
+        )
+        return NearWords(places, self._numbers_N[places], distances)
+
+    def costs(self, typed: str, found: NearWords, channel: Channel, most: int = MOST_EDITS) -> np.ndarray:
+        """Return -ln p(typed | word) of the words that were found near the typed one, `most` edits away."""
+        from chainrule.tasks.spelling.kernels import costs
+
+        codes = np.asarray(encoded(typed), np.int64)
+        tables = channel.delete, channel.insert, channel.substitute, channel.transpose
+        words = self._letters, self._classes, self._starts_N, found.places
+        costs_N: np.ndarray = costs(_code_points(typed), codes, *words, most, START, *tables)
+        return costs_N
+
+
+@dataclass(frozen=True)
+class NearWords:
+    """Words of a lexicon: their places in it, their numbers in the vocabulary, and their distances in edits."""
+
+    places: np.ndarray
+    numbers: np.ndarray
+    distances: np.ndarray
+
+    def __getitem__(self, chosen: np.ndarray) -> NearWords:
+        """Return some of the words."""
+        return NearWords(self.places[chosen], self.numbers[chosen], self.distances[chosen])
+
+
+def _code_points(text: str) -> np.ndarray:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+
+
+def _letter_set(word: str) -> int:
+    """Return the letters of a word as bits: a letter from a to z, its second time in the word, groups of others."""
+    bits = 0
+    for code in map(ord, word):
+        bit = 1 << (code - 97 if 97 <= code < 123 else 52 + code % 12)
+        bits |= bit << 26 if bits & bit and bit < 1 << 26 else bit
+    return bits
