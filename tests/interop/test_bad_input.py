@@ -119,6 +119,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
         says("tokenizer.json", added_tokens=["x"]),
         "a value in it is not what it should be (string indices must be integers",
     ),
+    "a norm without its number": (says(rms_norm_eps=None), "rms_norm_eps should be a number or a truth value"),
     "a larger vocabulary": (says(vocab_size=600), "embed_tokens.weight should make [600, 32], not [502, 32]"),
     "another width": (says(hidden_size=64, head_dim=None), "should make [502, 64], not [502, 32]"),
     "more layers": (says(num_hidden_layers=3), "should have 'model.layers.2.input_layernorm.weight'"),

@@ -47,6 +47,10 @@ def test_pipes_and_changing_files_give_the_text_or_an_error() -> None:
     assert wrong(texts.run(12, seed=1)) == []
 
 
+def test_files_of_other_programs_are_read_or_refused_by_name() -> None:
+    assert wrong(mutations.run_imports(80, seed=1)) == []
+
+
 def test_damaged_parquet_files_are_refused_by_name() -> None:
     assert wrong(mutations.run_parquet(12, seed=1)) == []
 
@@ -60,6 +64,7 @@ CONTROLS: dict[str, Callable[[str], Counter[str]]] = {
     "signatures are not checked": lambda name: mutations.run(120, kinds=["ngram"], control=name),
     "checksums are not checked": lambda name: mutations.run(120, kinds=["ngram"], control=name),
     "weights of mixtures are not checked": lambda name: mutations.run(120, kinds=["mixture"], control=name),
+    "values of other programs are trusted": lambda name: broken_in(name, lambda: mutations.run_imports(80, seed=1)),
     "damaged parquet files are not told": lambda name: broken_in(name, lambda: mutations.run_parquet(12, seed=1)),
     "the last piece of a pipe is lost": lambda name: broken_in(name, lambda: texts.run(2, seed=1)),
 }

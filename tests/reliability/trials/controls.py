@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -34,6 +34,7 @@ BROKEN: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "signatures are not checked": lambda: patch("chainrule.folder.manifest.is_signed", lambda content: True),
     "checksums are not checked": lambda: patch("chainrule.folder.manifest.check_file", lambda *args: None),
     "weights of mixtures are not checked": lambda: patch("chainrule.mixtures.kind._SUM", 1e300),
+    "values of other programs are trusted": lambda: patch("chainrule.interop.huggingface.reading", nullcontext),
     "damaged parquet files are not told": lambda: patch("chainrule.text.records.CorpusError", RuntimeError),
     "the last piece of a pipe is lost": lambda: patch.object(corpus, "_spooled", _losing),
 }

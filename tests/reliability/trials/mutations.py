@@ -267,6 +267,49 @@ def _collect(value: Any, places: list[tuple[Any, Any]]) -> None:
             _collect(part, places)
 
 
+# -- files of other programs ------------------------------------------------------------------------------
+
+
+def run_imports(count: int, seed: int = 0) -> Counter[str]:
+    """`count` folders of transformers and GGUF files with something changed: read, or refused by name."""
+    from chainrule.interop import huggingface
+    from chainrule.interop.conversion import import_model
+    from chainrule.interop.gguf import write_gguf
+
+    generator, found = random.Random(seed), Counter[str]()
+    handler = signal.signal(signal.SIGALRM, _late)
+    with tempfile.TemporaryDirectory(prefix="trial-") as name:
+        folder = Path(name)
+        settings = {**KINDS["transformer"], "preset": "llama", "tokenizer": "bpe", "device": "cpu"}
+        lm = cr.train("transformer", TEXT, **settings)
+        huggingface.export(lm, folder / "hf")
+        write_gguf(lm, folder / "m.gguf")
+        files = [folder / "hf" / file for file in ("config.json", "tokenizer.json", "model.safetensors")]
+        for trial in range(count):
+            path = [*files, folder / "m.gguf"][trial % 4]
+            content = path.read_bytes()
+            if path.suffix == ".json":
+                values = json.loads(content)
+                _change_json(generator, values)
+                path.write_text(json.dumps(values))
+            else:  # in what describes the arrays, not in their numbers
+                path.write_bytes(_change_bytes(generator, content[:8000]) + content[8000:])
+            found[path.name] += 1
+            try:
+                signal.alarm(SECONDS)
+                import_model(path if path.suffix == ".gguf" else path.parent).log_prob("i love cats")
+            except (ChainruleError, MemoryError) as error:
+                if isinstance(error, ChainruleError) and name not in str(error):
+                    found[f"wrong: {path.name}: names no file: {error}"] += 1
+            except (_Late, Exception) as error:
+                found[f"wrong: {path.name}: {type(error).__name__}: {str(error)[:200]}"] += 1
+            finally:
+                signal.alarm(0)
+                path.write_bytes(content)
+    signal.signal(signal.SIGALRM, handler)
+    return found
+
+
 # -- parquet ----------------------------------------------------------------------------------------------
 
 
