@@ -6,7 +6,7 @@ DEV := .venv/.dev
 KERNELS := .venv/.kernels
 SITE := .venv/.site
 
-.PHONY: demo test test-slow check format docs site clean
+.PHONY: demo test test-slow check format docs site lock clean
 
 demo: $(DEMO)
 	rm -rf build/demo
@@ -32,6 +32,15 @@ docs: $(DEV)
 
 site: $(SITE)
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs/site -d build/site-cache . build/site
+
+# Hashes of the files of every architecture, without torch and what it alone needs: its builds differ.
+lock: $(DEV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt uv
+	mkdir -p build
+	echo "torch; sys_platform == 'none'" > build/no-torch.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
+	  --constraint constraints.txt --override build/no-torch.txt $(addprefix --no-emit-package ,torch sympy mpmath networkx) \
+	  --extra dev pyproject.toml --output-file locked.txt
 
 clean:
 	rm -rf .venv build *.egg-info src/*.egg-info

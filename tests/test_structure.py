@@ -9,9 +9,14 @@ import re
 import subprocess
 import sys
 import tomllib
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 import chainrule as cr
 from chainrule._renamed import MOVED, RENAMED
@@ -243,3 +248,56 @@ def test_the_fast_run_names_tests_that_exist() -> None:
 @pytest.mark.parametrize(("file", "old"), [(file, old) for file, old, _, _ in FAULTS])
 def test_a_fault_can_be_planted(file: str, old: str) -> None:
     assert (SOURCE / file).read_text().count(old) >= 1
+
+
+# -- what is installed ----------------------------------------------------------------------------------------
+
+ROOT = Path(__file__).parents[1]
+LEFT_OUT = {"torch", "sympy", "mpmath", "networkx"}
+"""What locked.txt has no hashes of: the builds of torch differ, and it alone needs the others."""
+
+
+def pins(name: str) -> dict[str, str]:
+    """The version of each package in constraints.txt or locked.txt; the last of several for several Pythons."""
+    return dict(re.findall(r"^([a-z0-9.-]+)==(\S+)", (ROOT / name).read_text(), re.MULTILINE))
+
+
+def named_requirements(*extras: str) -> list[Requirement]:
+    """The requirements that pyproject.toml names for these extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    found = [Requirement(line) for line in project["dependencies"]]
+    for requirement in (Requirement(line) for extra in extras for line in project["optional-dependencies"][extra]):
+        found += named_requirements(*requirement.extras) if requirement.name == "chainrule" else [requirement]
+    return found
+
+
+def test_every_package_of_the_two_commands_has_an_exact_version() -> None:
+    """From the packages that pyproject.toml names to what those need, on any Linux and any Python."""
+    pinned, reached, waiting = pins("constraints.txt"), set(), named_requirements("dev", "report")
+    machines = [{"platform_machine": machine} for machine in ("x86_64", "aarch64")]
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        key = (name, *sorted(requirement.extras))
+        if key in reached:
+            continue
+        reached.add(key)
+        assert name in pinned, f"{name} is not in constraints.txt"
+        assert requirement.specifier.contains(pinned[name]), f"{requirement} is not {pinned[name]}"
+        with suppress(PackageNotFoundError):
+            if Version(version(name)).public == pinned[name]:  # another version may need other packages
+                for needed in map(Requirement, requires(name) or []):
+                    marks = [
+                        {**machine, "extra": extra} for machine in machines for extra in ("", *requirement.extras)
+                    ]
+                    if needed.marker is None or any(map(needed.marker.evaluate, marks)):
+                        waiting.append(needed)
+    assert len(reached) > 100
+
+
+def test_hashes_are_of_the_same_versions() -> None:
+    pinned, locked = pins("constraints.txt"), pins("locked.txt")
+    assert {canonicalize_name(one.name) for one in named_requirements("dev", "report")} <= {*locked, *LEFT_OUT}
+    assert {name: pinned.get(name) for name in locked} == locked
+    entries = re.split(r"\n(?=\S)", (ROOT / "locked.txt").read_text().strip())
+    assert len(entries) >= len(locked) and all("--hash=sha256:" in entry for entry in entries)

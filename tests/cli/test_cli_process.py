@@ -134,6 +134,18 @@ def test_a_reader_that_leaves_is_no_error(model: Path, big: Path) -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_a_closed_standard_stream_is_like_the_null_device(model: Path, toy: Path, closed: str) -> None:
+    """What the other streams get is what they get when the closed one is the null device."""
+    for words, code in ((f"score {model} {toy}", 0), (f"score {model} -", 0), ("score nowhere -", 2)):
+        command = f"exec {sys.executable} -m chainrule {words} "
+        ran, expected = (
+            subprocess.run(["sh", "-c", command + how], capture_output=True, input=b"", check=False)
+            for how in (closed, closed.replace("&-", "/dev/null"))
+        )
+        assert (ran.returncode, ran.stdout, ran.stderr) == (code, expected.stdout, expected.stderr)
+
+
 def test_text_is_read_as_it_is_written_and_a_reader_that_leaves_ends_it(stream_model: Path) -> None:
     """As `chainrule generate DIR --max-tokens 100000000 | head -2`: it would not end in any time one can wait."""
     command = [sys.executable, "-m", "chainrule", "generate", str(stream_model), "--max-tokens", "100000000"]

@@ -15,6 +15,7 @@ from tests.cli.running import Run
 
 import chainrule as cr
 from chainrule.interop import huggingface
+from chainrule.interop.gguf import write_gguf
 from chainrule.tokens.base import Tokenizer
 
 from .conftest import small
@@ -109,6 +110,16 @@ CHANGES: dict[str, tuple[Change, str]] = {
         "1 of 3 shards are missing: model-00002-of-00003.safetensors",
     ),
     "no index": (lambda folder: (folder / INDEX).unlink(), f"it has shards of weights, but no {INDEX}"),
+    "architectures that are none": (says(architectures=7), "the architecture 7 is none of GPT2LMHeadModel"),
+    "a post_processor that is none": (
+        says("tokenizer.json", post_processor=7),
+        "post_processor should be an object of objects, not int",
+    ),
+    "added tokens that are none": (
+        says("tokenizer.json", added_tokens=["x"]),
+        "a value in it is not what it should be (string indices must be integers",
+    ),
+    "a norm without its number": (says(rms_norm_eps=None), "rms_norm_eps should be a number or a truth value"),
     "a larger vocabulary": (says(vocab_size=600), "embed_tokens.weight should make [600, 32], not [502, 32]"),
     "another width": (says(hidden_size=64, head_dim=None), "should make [502, 64], not [502, 32]"),
     "more layers": (says(num_hidden_layers=3), "should have 'model.layers.2.input_layernorm.weight'"),
@@ -171,6 +182,23 @@ def test_gguf_files(
     writer.write_tensors_to_file()
     writer.close()
     assert message in refused("import", tmp_path / "m.gguf")
+
+
+def test_gguf_strings_that_are_not_utf8(refused: Callable[..., str], bpe: Tokenizer, tmp_path: Path) -> None:
+    pytest.importorskip("gguf", reason="gguf is not installed")
+    path = tmp_path / "m.gguf"
+    write_gguf(small(bpe, preset="llama"), path)
+    content = path.read_bytes()
+    assert content.count(b"gpt-2") == 1
+    path.write_bytes(content.replace(b"gpt-2", b"gpt\xff2"))
+    assert f"{path}: not a GGUF file that can be read: 'utf-8' codec can't decode" in refused("import", path)
+
+
+def test_a_vocabulary_alone(refused: Callable[..., str], folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    shutil.copy(folder / "tokenizer.json", path)
+    says("tokenizer.json", post_processor=["x"])(tmp_path)
+    assert f"{path}: post_processor should be an object of objects, not list" in refused("import", path)
 
 
 def test_an_arpa_file_of_another_vocabulary(run: Run, refused: Callable[..., str], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,21 @@ def test_llama_cpp_writes_the_same(bpe: Tokenizer, tmp_path: Path, design: dict[
             assert lm.tokenizer.decode(made) == ours
     finally:
         peer.close()
+
+
+def test_a_full_disk_names_the_file(bpe: Tokenizer, tmp_path: Path) -> None:
+    lm, path, before = small(bpe, preset="llama"), tmp_path / "m.gguf", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
+    try:
+        with pytest.raises(OSError, match=r"could not be written whole .* is the disk full") as caught:
+            write_gguf(lm, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.filename == str(path)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(OSError) as caught:
+        write_gguf(lm, "/dev/full")
+    assert caught.value.filename == "/dev/full"
 
 
 def test_what_cannot_be_written(bpe: Tokenizer, tmp_path: Path) -> None:

@@ -124,6 +124,27 @@ def test_a_tokenizer_of_theirs_is_read(library: Any, tmp_path: Path) -> None:
     assert tokenizer.encode_lines(b"a\n\n").tolist() == [*tokenizer.encode("a"), tokenizer.eos, tokenizer.eos]
 
 
+@pytest.mark.parametrize("name", ["WordLevel", "WordPiece", "Unigram", "BPE"])
+def test_every_model_of_the_library(tmp_path: Path, name: str) -> None:
+    """With a token that begins and ends a text, as the table of docs/interop.md says; without one it is refused."""
+    tokenizers = pytest.importorskip("tokenizers")
+    trainers = {"BPE": "BpeTrainer"}
+    made = tokenizers.Tokenizer(getattr(tokenizers.models, name)())
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    trainer = getattr(tokenizers.trainers, trainers.get(name, f"{name}Trainer"))
+    made.train_from_iterator(
+        TEXTS,
+        trainer(special_tokens=["<e>"], show_progress=False, **({"unk_token": "<e>"} if name == "Unigram" else {})),
+    )
+    made.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(TokenizerError, match="no token to begin a text with: neither bos_token nor eos_token"):
+        read_tokenizer(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "<e>"}')
+    tokenizer = read_tokenizer(tmp_path)
+    for text in TEXTS:
+        assert tokenizer.encode(text).tolist() == made.encode(text, add_special_tokens=False).ids
+
+
 def test_what_is_no_vocabulary(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text('{"model": {"type": "Strange"}}')
     with pytest.raises(TokenizerError, match="a tokenizer of type 'Strange' cannot be read"):

@@ -96,10 +96,9 @@ def test_the_type_of_places_follows_the_size_of_the_text() -> None:
 
 
 @pytest.mark.parametrize("spills", [False, True])
-def test_a_buffer_returns_what_was_put_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spills: bool) -> None:
+def test_a_buffer_returns_what_was_put_in(tmp_path: Path, spills: bool) -> None:
     """Pieces longer than a chunk, and counts that need four bytes among those that need one."""
-    monkeypatch.setattr(counting, "_NGRAMS_OF_A_CHUNK", 4)
-    buffer = counting._Buffer(Workspace(tmp_path if spills else None))
+    buffer = counting._Buffer(Workspace(tmp_path if spills else None), 4)
     pieces = [np.arange(12).reshape(3, 4), np.asarray([[7, 8], [70_000, 1], [2, 3]]), np.arange(27).reshape(3, 9)]
     for piece in pieces:
         word, count, children = piece.astype(np.uint32)

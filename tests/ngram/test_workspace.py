@@ -8,14 +8,18 @@ import os
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
-from naive import train_on
+from naive import BOS, EOS, train_on
 from test_automaton import SIZE, random_ids
 
 from chainrule.errors import ChainruleError, SettingsError
 from chainrule.ngram import train as training
+from chainrule.ngram import workspace as workspaces
+from chainrule.ngram.estimate import count as counting
+from chainrule.ngram.estimate.count import count_by_sorting
 from chainrule.ngram.workspace import Workspace, default_memory, parse_size
 from chainrule.system import parallel
 
@@ -59,6 +63,44 @@ def test_a_cap_decides_whether_arrays_spill(folder: Path) -> None:
     assert not training._workspace(NgramSettings(memory="1GB"), 1000, "cpu").spills
     assert not training._workspace(NgramSettings(), 1000, "cpu").spills
     assert not training._workspace(NgramSettings(memory="1MB"), 1000, "cuda").spills  # a GPU has memory of its own
+
+
+def test_counting_has_no_more_in_memory_than_the_cap_lets_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "_WINDOWS_PER_PART", 2)
+    monkeypatch.setattr(workspaces, "LEAST", 64)
+    sizes: list[int] = []
+    fill = counting.Windows.windows
+
+    def filled(*args: Any, **options: Any) -> Any:
+        block = fill(*args, **options)
+        sizes.append(block.windows.nbytes)
+        return block
+
+    put = Mock(side_effect=np.copy)
+    monkeypatch.setattr(counting.Windows, "windows", filled)
+    monkeypatch.setattr(Workspace, "put", put)
+    largest, chunks = [], []
+    for cap in (None, 4000):
+        sizes.clear(), put.reset_mock()
+        count_by_sorting(IDS, 4, SIZE, BOS, EOS, "line", Workspace(folder, cap=cap))
+        largest.append(max(sizes))
+        chunks.append(put.call_count)
+    assert largest[0] > 4000
+    assert largest[1] < 2000  # a quarter of 4000, and the rest of a part, which is counted as a whole
+    assert chunks[1] > 2 * chunks[0]
+
+
+def test_a_cap_below_what_the_process_has_is_told(folder: Path) -> None:
+    told = MagicMock()
+    train_on(IDS, SIZE, order=3, memory="1MB", progress=told)
+    assert [
+        call.args[0]
+        for call in told.note.call_args_list
+        if "memory=1MB is less than the process takes" in call.args[0]
+    ]
+    told.reset_mock()
+    train_on(IDS, SIZE, order=3, memory="200GB", progress=told)
+    assert not any("memory=" in call.args[0] for call in told.note.call_args_list)
 
 
 @pytest.mark.parametrize("after", [0, 5])

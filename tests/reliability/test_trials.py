@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
+import signal
+import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from reliability.trials import faults, kills, mutations, texts
+from chainrule.contract.kinds import _BUILT_IN
+from reliability.trials import faults, kills, mutations, syncs, terminations, texts
+from reliability.trials.controls import BROKEN, broken
 from reliability.trials.writers import WRITERS, Writer
 
 
@@ -21,14 +25,21 @@ def test_kills_lose_nothing() -> None:
     assert wrong(kills.run(2 * len(WRITERS), seed=1)) == []
 
 
-@pytest.mark.skipif(shutil.which("cc") is None and shutil.which("gcc") is None, reason="needs a C compiler")
+@pytest.mark.skipif(faults.compiler() is None, reason="needs a C compiler")
 def test_faults_are_answered_by_an_error_or_a_whole_file() -> None:
     found = faults.run(most=3)
-    assert sum(found.values()) > 60
+    assert sum(found.values()) > 80
+    assert wrong(found) == []
+
+
+def test_everything_is_synced() -> None:
+    found = syncs.run()
+    assert sum(found.values()) == 2 * len(WRITERS)
     assert wrong(found) == []
 
 
 def test_mutations_are_refused_or_harmless() -> None:
+    assert {*mutations.KINDS} == {*_BUILT_IN}
     assert wrong(mutations.run(200, seed=1)) == []
 
 
@@ -36,8 +47,39 @@ def test_pipes_and_changing_files_give_the_text_or_an_error() -> None:
     assert wrong(texts.run(12, seed=1)) == []
 
 
+def test_files_of_other_programs_are_read_or_refused_by_name() -> None:
+    assert wrong(mutations.run_imports(80, seed=1)) == []
+
+
 def test_damaged_parquet_files_are_refused_by_name() -> None:
     assert wrong(mutations.run_parquet(12, seed=1)) == []
+
+
+# -- controls: with something broken in chainrule, its trial must find something wrong ------------------------
+
+CONTROLS: dict[str, Callable[[str], Counter[str]]] = {
+    "nothing is synced": lambda name: broken_in(name, syncs.run),
+    "an error of a sync is swallowed": lambda name: faults.run(names=["model"], control=name),
+    "the old folder is deleted first": lambda name: faults.run(names=["model"], control=name),
+    "signatures are not checked": lambda name: mutations.run(120, kinds=["ngram"], control=name),
+    "checksums are not checked": lambda name: mutations.run(120, kinds=["ngram"], control=name),
+    "weights of mixtures are not checked": lambda name: mutations.run(120, kinds=["mixture"], control=name),
+    "values of other programs are trusted": lambda name: broken_in(name, lambda: mutations.run_imports(80, seed=1)),
+    "damaged parquet files are not told": lambda name: broken_in(name, lambda: mutations.run_parquet(12, seed=1)),
+    "the last piece of a pipe is lost": lambda name: broken_in(name, lambda: texts.run(2, seed=1)),
+}
+
+
+def broken_in(name: str, trial: Callable[[], Counter[str]]) -> Counter[str]:
+    with broken(name):
+        return trial()
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_trial_finds_what_is_broken(name: str) -> None:
+    if name in ("an error of a sync is swallowed", "the old folder is deleted first") and not faults.compiler():
+        pytest.skip("needs a C compiler")
+    assert wrong(CONTROLS[name](name)) != []
 
 
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.name)
@@ -63,6 +105,18 @@ def read_in_place(folder: Path) -> int | None:
     lines = (folder / "file").read_text().split()
     assert len(lines) == 20, f"{len(lines)} lines"
     return int(lines[0])
+
+
+@pytest.mark.parametrize(
+    ("after", "found"), [("sys.exit(3)", "exit code 3"), ("sys.exit(143)", "left behind: ")], ids=["code", "file"]
+)
+def test_a_command_that_stops_badly_is_found_out(tmp_path: Path, after: str, found: str) -> None:
+    code = f"""import pathlib, signal, sys, tempfile, time
+signal.signal(signal.SIGTERM, lambda *_: {after})
+pathlib.Path(tempfile.gettempdir(), "left").write_text("")
+time.sleep(60)"""
+    _, problem = terminations.stop_once(tmp_path, [sys.executable, "-c", code], signal.SIGTERM, 1.0)
+    assert problem is not None and problem.startswith(found)
 
 
 def test_a_writer_that_writes_in_place_is_found_out() -> None:

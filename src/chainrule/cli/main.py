@@ -118,6 +118,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     debug = "--debug" in arguments
     if debug:
         arguments.remove("--debug")
+    _open_closed_streams()
     termination, acknowledgement = Termination(), Acknowledgement(_say_stopping)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -164,6 +165,19 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         WAITING.end()
         acknowledgement.end()
         termination.end()
+
+
+def _open_closed_streams() -> None:
+    """Open the null device for a standard stream that is closed, as by `2>&-`.
+
+    Python has None in place of such a stream, and the next file that is opened would get its number: what a
+    library prints would go into that file.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: that of the stream
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8", closefd=False))
 
 
 def _say_stopping() -> None:

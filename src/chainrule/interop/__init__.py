@@ -1,5 +1,6 @@
 """Models, tokenizers and texts of other programs read, and ours put to work in them.
 
+foreign.py         errors that values of another program's file cause
 weights.py         published weights: names, shapes, what cannot be expressed
 gpt2.py            the weights of a GPT-2
 llama.py           the weights of a Llama, of a Qwen3 and of a Mistral

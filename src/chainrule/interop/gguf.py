@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,8 +13,9 @@ from torch import Tensor
 
 from chainrule.contract.lm import Context, start_token
 from chainrule.contract.model import Model
-from chainrule.errors import ForeignFileError, MissingExtraError, SettingsError, TokenizerError
+from chainrule.errors import ForeignFileError, MissingExtraError, TokenizerError
 from chainrule.inference.neural_model import NeuralModel
+from chainrule.interop.foreign import reading
 from chainrule.interop.huggingface import as_model, decoder
 from chainrule.interop.llama import from_llama_weights, to_llama_weights, to_qwen3_weights
 from chainrule.interop.llama2c import halves
@@ -70,14 +72,19 @@ def write_gguf(model: Model, path: str | Path) -> str:
     architecture = str(described["model_type"])
     with replaced_path(path) as temporary:
         writer = gguf.GGUFWriter(temporary, architecture)
-        _add_sizes(writer, described)
-        _add_tokenizer(writer, tokenizer, lm)
-        names = _names(described)
-        for name, weight in weights.items():
-            writer.add_tensor(names[name], _their_order(name, weight.numpy(), described))
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
+        try:
+            _add_sizes(writer, described)
+            _add_tokenizer(writer, tokenizer, lm)
+            names = _names(described)
+            for name, weight in weights.items():
+                writer.add_tensor(names[name], _their_order(name, weight.numpy(), described))
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_tensors_to_file()
+        except BaseException:
+            with suppress(OSError):  # what is left in a buffer cannot be written either
+                writer.close()
+            raise
         writer.close()
     return architecture
 
@@ -149,9 +156,16 @@ def load(path: str | Path, *, context: Context = "stream") -> NeuralModel:
     gguf = library()
     try:
         reader = gguf.GGUFReader(path)
+        values = {name: field.contents() for name, field in reader.fields.items()}
     except (ValueError, IndexError, KeyError, OSError, TypeError) as error:
         raise ForeignFileError(f"{path}: not a GGUF file that can be read: {error}") from None
-    values = {name: field.contents() for name, field in reader.fields.items()}
+    with reading(path):
+        network, tokenizer = _read(path, reader.tensors, values)
+        return as_model(network, tokenizer, context, path, "gguf llama")
+
+
+def _read(path: Path, tensors: Any, values: dict[str, Any]) -> tuple[Transformer, PublishedTokenizer]:
+    """The network and the tokenizer of a file with these tensors and these values by name."""
     architecture = values.get("general.architecture")
     if architecture != "llama":
         raise ForeignFileError(f"{path}: the architecture {architecture!r} of this GGUF file is not llama")
@@ -160,7 +174,7 @@ def load(path: str | Path, *, context: Context = "stream") -> NeuralModel:
         raise ForeignFileError(f"{path}: its tokenizer is {kind} {pattern or ''}, not gpt2 with the pattern gpt-2")
     described, weights = _described(path, values), {}
     names = {theirs: ours for ours, theirs in _names(described).items()}
-    for tensor in reader.tensors:
+    for tensor in tensors:
         if tensor.tensor_type.name not in ("F32", "F16"):
             raise ForeignFileError(f"{path}: {tensor.name} is {tensor.tensor_type.name}, not F32 or F16")
         name = names.get(tensor.name, tensor.name)
@@ -168,11 +182,7 @@ def load(path: str | Path, *, context: Context = "stream") -> NeuralModel:
     described["vocab_size"] = len(_required(path, values, "tokenizer.ggml.tokens"))
     described["tie_word_embeddings"] = "lm_head.weight" not in weights
     tokenizer = _tokenizer(path, values)
-    try:
-        network = from_llama_weights(weights, described, tokenizer.bos, tokenizer.vocab_size)
-    except SettingsError as error:
-        raise ForeignFileError(f"{path}: {error}") from None
-    return as_model(network, tokenizer, context, path, "gguf llama")
+    return from_llama_weights(weights, described, tokenizer.bos, tokenizer.vocab_size), tokenizer
 
 
 def _required(path: Path, values: dict[str, Any], name: str) -> Any:

@@ -25,6 +25,7 @@ from chainrule.folder.tensors import write_tensors
 from chainrule.inference.neural_model import NeuralModel
 from chainrule.interop.bart import from_bart_weights, to_bart_weights
 from chainrule.interop.bert import from_bert_weights, to_bert_weights
+from chainrule.interop.foreign import reading
 from chainrule.interop.gpt2 import GPT2, from_gpt2_weights, to_gpt2_weights
 from chainrule.interop.llama import (
     LLAMA,
@@ -200,20 +201,16 @@ def load(folder: str | Path, *, context: Context | None = None) -> Any:
     an encoder-decoder is always a line.
     """
     folder = Path(folder)
-    described, architecture = _description(folder)
-    weights, size = Shards(folder), described["vocab_size"]
-    try:
+    with reading(folder):
+        described, architecture = _description(folder)
+        weights, size = Shards(folder), described["vocab_size"]
         if architecture == _BERT:
             return _masked_model(folder, weights, described, size, context or "line")
         if architecture == _BART:
             return _encoder_decoder(folder, weights, described, size)
         tokenizer = _fitting(folder, read_tokenizer(folder, size=size), size)
         network = _DECODERS[architecture](weights, described, tokenizer.bos, tokenizer.vocab_size)
-    except KeyError as error:
-        raise ForeignFileError(f"{folder / CONFIG}: it does not say {error}") from None
-    except (SettingsError, TypeError) as error:
-        raise ForeignFileError(f"{folder}: {error}") from None
-    return as_model(network, tokenizer, context or "stream", folder, architecture)
+        return as_model(network, tokenizer, context or "stream", folder, architecture)
 
 
 def _masked_model(
@@ -257,15 +254,16 @@ def _description(folder: Path) -> tuple[dict[str, Any], str]:
     if described.get("auto_map"):
         raise ForeignFileError(f"{path}: its model is code in the folder (auto_map), which is never run")
     named = described.get("architectures") or [_TYPES.get(str(described.get("model_type")), "")]
-    if named[0] not in ARCHITECTURES:
-        found = named[0] or described.get("model_type")
+    found = named[0] if isinstance(named, list) else named
+    if found not in ARCHITECTURES:
+        found = found or described.get("model_type")
         raise ForeignFileError(f"{path}: the architecture {found!r} is none of {', '.join(ARCHITECTURES)}")
     if described.get("quantization_config"):
         raise ForeignFileError(f"{path}: its weights are quantised, which cannot be read")
     size = described.get("vocab_size")
     if not isinstance(size, int) or size < 1:
         raise ForeignFileError(f"{path}: vocab_size should be a number of tokens, not {size!r}")
-    return described, str(named[0])
+    return described, found
 
 
 def _fitting(folder: Path, tokenizer: PublishedTokenizer, size: int) -> PublishedTokenizer:

@@ -13,6 +13,7 @@ from torch import Tensor
 from chainrule.contract.lm import Context
 from chainrule.errors import ForeignFileError
 from chainrule.inference.neural_model import NeuralModel
+from chainrule.interop.foreign import reading
 from chainrule.interop.huggingface import as_model
 from chainrule.interop.llama import from_llama_weights
 from chainrule.interop.vocabularies.sentencepiece import llama2c_tokenizer
@@ -24,10 +25,11 @@ _MOST = 1 << 20  # no size of a network is larger
 def load(path: str | Path, tokenizer: str | Path | None = None, *, context: Context = "stream") -> NeuralModel:
     """The model of a .bin file; its tokenizer is beside it, unless another file is named."""
     path = Path(path)
-    described, weights = _read(path)
-    vocabulary = llama2c_tokenizer(_tokenizer_file(path, tokenizer), described["vocab_size"])
-    network = from_llama_weights(weights, described, vocabulary.bos, vocabulary.vocab_size)
-    return as_model(network, vocabulary, context, path, "llama2.c")
+    with reading(path):
+        described, weights = _read(path)
+        vocabulary = llama2c_tokenizer(_tokenizer_file(path, tokenizer), described["vocab_size"])
+        network = from_llama_weights(weights, described, vocabulary.bos, vocabulary.vocab_size)
+        return as_model(network, vocabulary, context, path, "llama2.c")
 
 
 def _tokenizer_file(path: Path, named: str | Path | None) -> Path:

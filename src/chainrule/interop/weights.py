@@ -108,6 +108,9 @@ class Architecture:
         for name, value in self.expected.items():
             if described.get(name, value) != value:
                 raise SettingsError(f"{name} of a {self.title} should be {value}, not {described[name]!r}")
+        for name, (_, default) in self.options.items():
+            if isinstance(default, (int, float)) and not isinstance(described.get(name, default), (int, float)):
+                raise SettingsError(f"{name} should be a number or a truth value, not {described[name]!r}")
         found = {ours: described[theirs] for theirs, ours in self.sizes.items()}
         found |= {ours: described.get(theirs, default) for theirs, (ours, default) in self.options.items()}
         if self.activation is not None:

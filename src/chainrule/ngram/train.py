@@ -28,7 +28,8 @@ from chainrule.ngram.settings import NgramSettings, Smoothing, parse_thresholds
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.normalise import quantised
 from chainrule.ngram.store.parts import Parts, pack_words, select
-from chainrule.ngram.workspace import Workspace, default_memory, give_back_memory, parse_size
+from chainrule.ngram.workspace import LEAST, Workspace, default_memory, give_back_memory, parse_size
+from chainrule.system.devices import private_memory
 from chainrule.system.parallel import EMBEDDED, Executor, worth_a_kernel
 from chainrule.system.progress import Progress
 from chainrule.tokens.words.tokenizer import read_words
@@ -48,6 +49,11 @@ def train(settings: NgramSettings, data: TrainingData) -> LanguageModel:
     data = _with_extra_words(settings.extra_words, data)
     give_back_memory()  # that of finding and numbering words
     workspace = _workspace(settings, len(data.train.ids), data.device, data.executor)
+    if workspace.cap is not None and (taken := private_memory()) + 2 * LEAST > workspace.cap:
+        data.progress.note(
+            f"memory={settings.memory} is less than the process takes before it counts, {taken / 1e6:,.0f} MB: "
+            "counting adds as little as it can"
+        )
     counts = count(settings, data, workspace)
     held_out = HeldOut(data.valid.ids, data.tokenizer.eos, data.context) if data.valid else None
     automaton, metrics = smooth(settings, counts, held_out, workspace, data.progress)
@@ -196,8 +202,9 @@ def _workspace(settings: NgramSettings, tokens: int, device: str, executor: Exec
     if executor.is_remote:
         return Workspace(executor.folder, executor)
     cap = parse_size(settings.memory) if settings.memory else default_memory()
-    fits = bytes_needed(tokens, settings.order) <= cap
-    return Workspace(None if fits or device != "cpu" else Path(tempfile.gettempdir()))
+    if device != "cpu" or bytes_needed(tokens, settings.order) <= cap:
+        return Workspace()
+    return Workspace(Path(tempfile.gettempdir()), cap=cap)
 
 
 def load(folder: ModelFolder) -> LanguageModel:

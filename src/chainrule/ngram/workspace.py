@@ -22,6 +22,8 @@ from chainrule.errors import ChainruleError, SettingsError
 from chainrule.system.parallel import EMBEDDED, Executor
 
 _ZEROS = 1 << 24
+LEAST = 1 << 22
+"""The fewest bytes that `Workspace.limited` gives."""
 
 Step = TypeVar("Step")
 Piece = TypeVar("Piece")
@@ -37,11 +39,13 @@ class Workspace:
     array is not used any more.
     """
 
-    def __init__(self, folder: Path | None = None, executor: Executor = EMBEDDED) -> None:
+    def __init__(self, folder: Path | None = None, executor: Executor = EMBEDDED, cap: int | None = None) -> None:
         self.folder = folder
         """The folder that arrays are spilled to; None keeps them in memory."""
         self.executor = executor
         """Where the work on the arrays is done."""
+        self.cap = cap
+        """The most bytes to take; None: as many as are useful."""
         self._spilled: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
         self._lock = threading.Lock()  # workers add to the set while another thread goes through it
 
@@ -76,6 +80,13 @@ class Workspace:
         if self.executor.is_remote:
             weakref.finalize(array, Path(file.name).unlink, missing_ok=True)
         return array
+
+    def limited(self, useful: int) -> int:
+        """Return how many bytes may be in memory of what is worked on piece by piece: a quarter of the cap.
+
+        `useful` is how many make the work fast.
+        """
+        return useful if self.cap is None else min(useful, max(self.cap // 4, LEAST))
 
     def in_order(self, work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterator[tuple[Piece, Result]]:
         """Yield each piece and the result of `work` for it, which the executor computes; release memory."""

@@ -101,6 +101,15 @@ def peak_memory() -> int:
     return most if sys.platform == "darwin" else most * 1024
 
 
+def private_memory() -> int:
+    """Return the memory that this process shares with no file, in bytes; 0 on a system that does not tell."""
+    try:
+        _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_bytes().split())
+    except OSError:  # a system without /proc
+        return 0
+    return (resident - shared) * mmap.PAGESIZE
+
+
 @dataclass
 class Peak:
     """The peak memory of a block, which is known when the block has ended; None if the system does not tell."""

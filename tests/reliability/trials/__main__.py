@@ -7,17 +7,28 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from . import faults, kills, mutations, terminations, texts
+from . import faults, kills, mutations, syncs, terminations, texts
 
 TRIALS: dict[str, Callable[[int], Counter[str]]] = {
     "kills": kills.run,
     "faults": lambda count: faults.run(),
+    "syncs": syncs.run,
     "mutations": mutations.run,
+    "imports": mutations.run_imports,
     "parquet": mutations.run_parquet,
     "texts": texts.run,
     "terminations": terminations.run,
 }
-COUNTS = {"kills": 2000, "faults": 0, "mutations": 20_000, "parquet": 500, "texts": 400, "terminations": 500}
+COUNTS = {
+    "kills": 2000,
+    "faults": 0,
+    "syncs": 20,
+    "mutations": 20_000,
+    "imports": 2000,
+    "parquet": 500,
+    "texts": 400,
+    "terminations": 500,
+}
 
 
 def main() -> None:

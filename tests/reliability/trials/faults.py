@@ -1,8 +1,8 @@
-"""Every operation on files that fails, once, from then on, or half-way, in each writer.
+"""Every operation on files of each writer that fails, once, from then on or half-way, or at which it is killed.
 
 The operations are those of the C library (fault_injection.c), counted one by one. Afterwards the old version is
-there or the new one, whole; a writer that reported success wrote the new one; an error names a file; and the writer
-succeeds once the disk is well again.
+there or the new one, whole; a writer that reported success wrote the new one, and synced it; an error names a file;
+and the writer succeeds once the disk is well again.
 """
 
 from __future__ import annotations
@@ -12,32 +12,38 @@ import errno
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from .writers import WRITERS, Writer
 
 SOURCE = Path(__file__).with_name("fault_injection.c")
-MODES = {"once": 1, "forever": 2, "short": 3}
+MODES = {"once": 1, "forever": 2, "short": 3, "killed": 4}
 
 
-def run(most: int | None = None) -> Counter[str]:
-    """All faults, or at most so many of each writer and mode, in a process in which the library is preloaded."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
+def run(most: int | None = None, names: Iterable[str] = (), control: str = "") -> Counter[str]:
+    """All faults, or at most so many of each writer and mode, in a process in which the library is preloaded.
+
+    `names` are those of some writers, and `control` is something to break in chainrule (controls.py).
+    """
+    found = compiler()
+    if found is None:
         raise FileNotFoundError("a C compiler is needed to inject faults")
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "fault_injection.so"
-        subprocess.run([compiler, "-shared", "-fPIC", "-O1", SOURCE, "-o", library, "-ldl"], check=True)
+        subprocess.run([found, "-shared", "-fPIC", "-O1", SOURCE, "-o", library, "-ldl"], check=True)
         code = (
-            "import json, sys; from reliability.trials import faults\n"
-            "print(json.dumps(faults.inject(int(sys.argv[1]))))"
+            "import json, sys; from reliability.trials import controls, faults\n"
+            "with controls.broken(sys.argv[2]):\n"
+            "    print(json.dumps(faults.inject(int(sys.argv[1]), sys.argv[3:])))"
         )
         done = subprocess.run(
-            [sys.executable, "-c", code, str(most or 10**9)],
+            [sys.executable, "-c", code, str(most or 10**9), control, *names],
             env={**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": os.pathsep.join(sys.path)},
             capture_output=True,
             text=True,
@@ -48,10 +54,15 @@ def run(most: int | None = None) -> Counter[str]:
     return Counter(json.loads(done.stdout.splitlines()[-1]))
 
 
-def inject(most: int) -> dict[str, int]:
+def compiler() -> str | None:
+    """The C compiler of this machine."""
+    return shutil.which("cc") or shutil.which("gcc")
+
+
+def inject(most: int, names: Sequence[str] = ()) -> dict[str, int]:
     """How many faults of each writer and mode were tried, and problems under "wrong: ..."."""
     found = Counter[str]()
-    for writer in WRITERS:
+    for writer in (writer for writer in WRITERS if not names or writer.name in names):
         warm = Path(tempfile.mkdtemp())
         writer.write(warm, 0)
         writer.version(warm)
@@ -105,10 +116,13 @@ def _write_with_fault(writer: Writer, folder: Path, mode: int, at: int, send: in
     from chainrule.errors import ChainruleError
 
     library = ctypes.CDLL(None)
+    library.fault_name.restype = ctypes.c_char_p
     code, said = 0, ""
     try:
         library.fault_arm(mode, ctypes.c_long(at), errno.ENOSPC)
         writer.write(folder, 4)
+        if mode == MODES["once"] and library.fault_name() == b"fsync":
+            said = "success, though a sync failed"
     except OSError as error:
         code, said = 2, "" if error.filename else f"names no file: {error!r}"
     except ChainruleError as error:
@@ -121,13 +135,13 @@ def _write_with_fault(writer: Writer, folder: Path, mode: int, at: int, send: in
 
 
 def _judged(writer: Writer, folder: Path, code: int, said: str) -> str | None:
-    if code not in (0, 2) or said:
+    if code not in (0, 2, -signal.SIGKILL) or said:
         return f"exit code {code}: {said}"
     try:
         there = writer.version(folder)
     except Exception as error:
         return f"exit code {code}, then {type(error).__name__}: {error}"
-    expected = {0: (4,), 2: (2, 4)}[code] if writer.name != "arpa" else (0,)
+    expected = ((4,) if code == 0 else (2, 4)) if writer.name != "arpa" else (0,)
     if there not in expected:
         return f"exit code {code}, and {there} is there"
     try:

@@ -11,6 +11,7 @@ import shutil
 import signal
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,26 @@ from chainrule.folder import integrity
 from chainrule.system.disk.checksums import CHECKSUM, signed, unsigned
 from chainrule.tokens.registry import dump_tokenizer, parse_tokenizer, train_tokenizer
 
+from .controls import broken
+
 TEXT = "i love cats\ni love dogs\ncats chase mice\nwe chase 12 cats, don't we?\n" * 5
+TAGGED = ["the/DET cat/NOUN sat/VERB", "a/DET dog/NOUN ran/VERB"] * 4
+_CELLS = {"hidden": 8, "embedding": 8, "layers": 1, "steps": 1}
 KINDS: dict[str, dict[str, Any]] = {
-    "ngram": {"order": 3},
-    "anygram": {},
-    "transformer": {"layers": 1, "width": 16, "heads": 2, "window": 16, "steps": 1},
-    "lstm": {"hidden": 8, "embedding": 8, "layers": 1, "steps": 1},
+    "ngram": {"order": 3, "tokenizer": "word"},
+    "anygram": {"tokenizer": "word"},
     "feedforward": {"hidden": 8, "embedding": 8, "steps": 1},
+    "bagofwords": {"steps": 1},
+    "elman": _CELLS,
+    "lstm": _CELLS,
+    "gru": _CELLS,
+    "transformer": {"layers": 1, "width": 16, "heads": 2, "window": 16, "steps": 1},
+    "mixture": {},
+    "seq2seq": {"cell": "gru", "width": 8, "layers": 1, "steps": 1},
+    "masked": {"width": 16, "layers": 1, "heads": 2, "window": 32, "steps": 1},
+    "tagger": {"width": 8, "embedding": 8, "spelling": 8, "layers": 1, "steps": 1},
 }
+"""Every kind of model, with settings that make it small."""
 SECONDS, GIGABYTES = 10, 8
 ODD: list[Any] = [
     *(0, -1, 1, 2, 3, 7, 255, 1000, 2**31, 2**63, 2**64, 10**9, 10**12, 10**30),
@@ -38,12 +51,22 @@ ODD: list[Any] = [
 ]
 
 
+_NUMBERS = {
+    **{f"F{bits}": f"<f{bits // 8}" for bits in (16, 32, 64)},
+    **{f"{sign}{bits}": f"<{sign.lower()}{bits // 8}" for sign in "IU" for bits in (8, 16, 32, 64)},
+}
+"""The types of numbers in safetensors files."""
+
+
 class _Late(BaseException):
     pass
 
 
-def run(count: int, seed: int = 0) -> Counter[str]:
-    """`count` mutations; returns how many of each sort there were, and problems under "wrong: ..."."""
+def run(count: int, seed: int = 0, kinds: Sequence[str] = (*KINDS,), control: str = "") -> Counter[str]:
+    """`count` mutations; returns how many of each sort there were, and problems under "wrong: ...".
+
+    `control` is something to break in chainrule (controls.py).
+    """
     generator, found = random.Random(seed), Counter[str]()
     before = resource.getrlimit(resource.RLIMIT_AS)
     # beside what the process has reserved: a library may reserve more than that without using it
@@ -52,26 +75,25 @@ def run(count: int, seed: int = 0) -> Counter[str]:
     handler = signal.signal(signal.SIGALRM, _late)
     folder = Path(tempfile.mkdtemp(prefix="trial-"))
     try:
-        models = {}
-        for kind, settings in KINDS.items():
-            tokenizer = "word" if kind in ("ngram", "anygram") else "char"
-            lm = cr.train(kind, cr.Corpus.from_text(TEXT), tokenizer=tokenizer, **settings)
-            lm.save(folder / kind)
-            models[kind] = lm.log_prob("i love cats")
+        answers = {}
+        for kind in kinds:
+            _made(kind, folder).save(folder / kind)
+            answers[kind] = _answer(cr.load(folder / kind))
         tokenizers = [
             dump_tokenizer(train_tokenizer(name, cr.Corpus.from_text(TEXT)))
             for name in ("word", "word:unicode", "char", "byte", "bpe", "wordpiece", "unigram")
         ]
         for trial in range(count):
             sort = ("manifest", "signed manifest", "tokenizer", "arrays")[trial % 4]
-            kind = generator.choice(list(KINDS))
-            if sort == "tokenizer":
-                problem = _tokenizer(generator, generator.choice(tokenizers))
-            else:
-                problem = _folder(generator, sort, folder / kind, models[kind])
+            kind = generator.choice(kinds)
+            with broken(control):
+                if sort == "tokenizer":
+                    problem = _tokenizer(generator, generator.choice(tokenizers))
+                else:
+                    problem = _folder(generator, sort, folder / kind, answers[kind])
             found[sort] += 1
             if problem:
-                found[f"wrong: {sort}: {problem}"] += 1
+                found[f"wrong: {sort}: {'' if sort == 'tokenizer' else kind + ': '}{problem}"] += 1
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, handler)
@@ -84,29 +106,73 @@ def _late(*_: object) -> None:
     raise _Late
 
 
-def _folder(generator: random.Random, sort: str, folder: Path, expected: float) -> str | None:
+def _made(kind: str, place: Path) -> Any:
+    """A small model of a kind."""
+    if kind == "mixture":
+        lm = _made("ngram", place)
+        return cr.mix([lm, cr.train("ngram", TEXT, order=1, tokenizer=lm.tokenizer)], weights=[0.6, 0.4])
+    text: Any = cr.Corpus.from_text(TEXT)
+    settings = {"tokenizer": "char", **KINDS[kind]}
+    if kind == "seq2seq":
+        text = [("a b c", "c b a"), ("b c a", "a c b")] * 8
+    if kind == "tagger":
+        text, settings = place / "tags.txt", KINDS[kind]
+        text.write_text("\n".join(TAGGED) + "\n")
+    return cr.train(kind, text, device="cpu", **settings)
+
+
+def _answer(model: Any) -> str:
+    """What a model does for a user, as text."""
+    if model.kind == "seq2seq":
+        return repr(cr.translate(model, ["a b c", "c a"], max_tokens=5))
+    if model.kind == "masked":
+        return repr(cr.fill(model, "i [MASK] cats"))
+    if model.kind == "tagger":
+        return repr(cr.tag(model, ["the cat ran"]))
+    if model.kind == "mixture":
+        total = float(np.exp(cr.to_numpy(model.next_log_probs(model.start(1)))).sum())
+        assert abs(total - 1) < 1e-3, f"probabilities that sum to {total}"
+    return repr(model.log_prob("i love cats"))
+
+
+def _means_the_same(content: bytes, other: bytes) -> bool:
+    """Whether two manifests differ at most in their version and their checksum."""
+    try:
+        one, two = ({**json.loads(text), "version": 0, CHECKSUM: ""} for text in (content, other))
+    except (ValueError, TypeError):
+        return False
+    return one == two
+
+
+def _folder(generator: random.Random, sort: str, folder: Path, expected: str) -> str | None:
     """Load a model in which one file was changed, and put the file back."""
     name = "model.safetensors" if sort == "arrays" else "manifest.json"
     path, manifest = folder / name, folder / "manifest.json"
     content, listed = path.read_bytes(), manifest.read_bytes()
     if sort == "signed manifest":
-        changed = json.loads(content)
-        _change_json(generator, changed)
-        changed[CHECKSUM] = unsigned()
-        path.write_bytes(signed(json.dumps(changed)))
+        values = json.loads(content)
+        _change_json(generator, values)
+        values[CHECKSUM] = unsigned()
+        path.write_bytes(signed(json.dumps(values)))
+    elif sort == "arrays" and generator.random() < 0.5:
+        path.write_bytes(_change_number(generator, content))
     else:
         path.write_bytes(_change_bytes(generator, content))
-    if sort == "arrays" and generator.random() < 0.7:  # as if it had been written so
+    is_forged = sort == "signed manifest" or (sort == "arrays" and generator.random() < 0.7)
+    if sort == "arrays" and is_forged:  # as if it had been written so
         entry = json.loads(listed)
         entry["files"][name] = {"bytes": path.stat().st_size, "sha256": integrity.sha256(path)}
         manifest.write_bytes(signed(json.dumps({**entry, CHECKSUM: unsigned()})))
-    is_told = sort == "manifest" or path.read_bytes() == content
+    changed = path.read_bytes()
+    is_same = changed == content or (sort == "manifest" and _means_the_same(changed, content))
     try:
         signal.alarm(SECONDS)
-        found = cr.load(folder).log_prob("i love cats")
+        found = _answer(cr.load(folder))
         signal.alarm(0)
-        if is_told and found != expected:
-            return f"another score, {found} for {expected}"
+        if not is_same and not is_forged:
+            return "a changed file was accepted"
+        if is_same and found != expected:
+            return f"another answer, {found} for {expected}"
     except ChainruleError:
         pass
     except (_Late, Exception) as error:
@@ -163,6 +229,20 @@ def _change_bytes(generator: random.Random, content: bytes) -> bytes:
     return bytes(changed)
 
 
+def _change_number(generator: random.Random, content: bytes) -> bytes:
+    """Replace one number of one array of a safetensors file."""
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:start])
+    arrays = [one for name, one in header.items() if name != "__metadata__" and min(one["shape"], default=1)]
+    chosen = generator.choice(arrays)
+    kind = np.dtype(_NUMBERS[chosen["dtype"]])
+    first, last = chosen["data_offsets"]
+    place = start + first + kind.itemsize * generator.randrange((last - first) // kind.itemsize)
+    odd: list[Any] = [0, 1, 2, 100] if kind.kind in "iu" else [0.0, -0.5, 2.0, 1e30, math.inf, math.nan]
+    number = kind.type(generator.choice(odd)).tobytes()
+    return content[:place] + number + content[place + kind.itemsize :]
+
+
 def _change_json(generator: random.Random, value: Any) -> None:
     """Change, remove or add something at a random place of a JSON value."""
     places: list[tuple[Any, Any]] = []
@@ -185,6 +265,49 @@ def _collect(value: Any, places: list[tuple[Any, Any]]) -> None:
         places.append((value, key))
         if isinstance(part, (dict, list)) and part:
             _collect(part, places)
+
+
+# -- files of other programs ------------------------------------------------------------------------------
+
+
+def run_imports(count: int, seed: int = 0) -> Counter[str]:
+    """`count` folders of transformers and GGUF files with something changed: read, or refused by name."""
+    from chainrule.interop import huggingface
+    from chainrule.interop.conversion import import_model
+    from chainrule.interop.gguf import write_gguf
+
+    generator, found = random.Random(seed), Counter[str]()
+    handler = signal.signal(signal.SIGALRM, _late)
+    with tempfile.TemporaryDirectory(prefix="trial-") as name:
+        folder = Path(name)
+        settings = {**KINDS["transformer"], "preset": "llama", "tokenizer": "bpe", "device": "cpu"}
+        lm = cr.train("transformer", TEXT, **settings)
+        huggingface.export(lm, folder / "hf")
+        write_gguf(lm, folder / "m.gguf")
+        files = [folder / "hf" / file for file in ("config.json", "tokenizer.json", "model.safetensors")]
+        for trial in range(count):
+            path = [*files, folder / "m.gguf"][trial % 4]
+            content = path.read_bytes()
+            if path.suffix == ".json":
+                values = json.loads(content)
+                _change_json(generator, values)
+                path.write_text(json.dumps(values))
+            else:  # in what describes the arrays, not in their numbers
+                path.write_bytes(_change_bytes(generator, content[:8000]) + content[8000:])
+            found[path.name] += 1
+            try:
+                signal.alarm(SECONDS)
+                import_model(path if path.suffix == ".gguf" else path.parent).log_prob("i love cats")
+            except (ChainruleError, MemoryError) as error:
+                if isinstance(error, ChainruleError) and name not in str(error):
+                    found[f"wrong: {path.name}: names no file: {error}"] += 1
+            except (_Late, Exception) as error:
+                found[f"wrong: {path.name}: {type(error).__name__}: {str(error)[:200]}"] += 1
+            finally:
+                signal.alarm(0)
+                path.write_bytes(content)
+    signal.signal(signal.SIGALRM, handler)
+    return found
 
 
 # -- parquet ----------------------------------------------------------------------------------------------

@@ -46,7 +46,8 @@ def run(count: int, seed: int = 0) -> Counter[str]:
     try:
         for trial in range(count):
             command, number = COMMANDS[trial % len(COMMANDS)], generator.choice(list(CODES))
-            outcome, problem = _stopped(folder, command, number, generator.random())
+            words = [sys.executable, "-m", "chainrule", *command]
+            outcome, problem = stop_once(folder, words, number, generator.random())
             found[f"{command[0]} {number.name}: {outcome}"] += 1
             if problem:
                 found[f"wrong: {command[0]} {number.name}: {problem}"] += 1
@@ -55,13 +56,11 @@ def run(count: int, seed: int = 0) -> Counter[str]:
     return found
 
 
-def _stopped(
-    folder: Path, command: tuple[str, ...], number: signal.Signals, chance: float
-) -> tuple[str, str | None]:
+def stop_once(folder: Path, words: list[str], number: signal.Signals, chance: float) -> tuple[str, str | None]:
+    """Stop a command at some moment; returns what it did, and what is wrong with that, None if nothing is."""
     scratch = folder / "tmp"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
-    words = [sys.executable, "-m", "chainrule", *command]
     environment = {**os.environ, "TMPDIR": str(scratch)}
     streams: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     with subprocess.Popen(words, cwd=folder, env=environment, **streams) as process:

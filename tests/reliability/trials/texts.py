@@ -53,7 +53,10 @@ def _pipe(generator: random.Random, folder: Path) -> str | None:
     os.mkfifo(folder / "pipe")
     writer = threading.Thread(target=(folder / "pipe").write_bytes, args=(text,), daemon=True)
     writer.start()
-    piped = _trained(folder / "pipe", state)
+    try:
+        piped = _trained(folder / "pipe", state)
+    except ChainruleError as error:
+        return f"the pipe cannot be read: {error}"
     writer.join(10)
     plain = _trained(folder / "file", state)
     return None if piped == plain else f"{piped} from the pipe, {plain} from the file"

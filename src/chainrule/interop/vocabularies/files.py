@@ -9,7 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from chainrule.errors import TokenizerError
+from chainrule.errors import SettingsError, TokenizerError
+from chainrule.interop.foreign import reading
 from chainrule.interop.vocabularies.definitions import (
     Definition,
     added_token,
@@ -48,16 +49,17 @@ def read_tokenizer(path: str | Path, *, pattern: str | None = None, size: int | 
     A folder has tokenizer.json, or encoder.json and vocab.bpe (also called vocab.json and merges.txt).
     """
     path = Path(path)
-    if path.is_dir():
-        return _of_folder(path, size)
-    if not path.is_file():
+    if not path.exists():
         raise TokenizerError(f"{path}: no such file")
-    if path.suffix == ".tiktoken":
-        return tiktoken_tokenizer(path, pattern)
-    if path.suffix == ".model":
-        return sentencepiece_tokenizer(path)
-    if path.suffix == ".json":
-        return json_tokenizer(path, {})
+    with reading(path):
+        if path.is_dir():
+            return _of_folder(path, size)
+        if path.suffix == ".tiktoken":
+            return tiktoken_tokenizer(path, pattern)
+        if path.suffix == ".model":
+            return sentencepiece_tokenizer(path)
+        if path.suffix == ".json":
+            return json_tokenizer(path, {})
     raise TokenizerError(f"{path}: expected tokenizer.json, a .tiktoken or a .model file, or a folder")
 
 
@@ -128,7 +130,9 @@ def added_ids(definition: Definition) -> dict[str, int]:
 def processors(definition: Definition) -> list[dict[str, Any]]:
     """The steps that put tokens around a text."""
     processor = definition.get("post_processor") or {}
-    found: list[dict[str, Any]] = processor.get("processors", [processor])
+    found: Any = processor.get("processors", [processor]) if isinstance(processor, dict) else None
+    if not isinstance(found, list) or not all(isinstance(step, dict) for step in found):
+        raise SettingsError(f"post_processor should be an object of objects, not {type(processor).__name__}")
     return found
 
 

@@ -33,6 +33,7 @@ _MOST_PARTS = 1 << 12
 _BYTES_OF_WINDOWS = 1 << 28  # in memory at a time
 _CONTEXTS_AT_ONCE = 1 << 18
 _NGRAMS_OF_A_CHUNK = 1 << 21
+_BYTES_OF_AN_NGRAM = 8  # in a buffer: a word of four, a count and a number of children of one or two each
 
 Index = type[np.unsignedinteger[Any]]
 Ngrams = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
@@ -115,8 +116,9 @@ def link_levels(counts: Counts, workspace: Workspace, progress: Progress) -> Non
 
 def _count_here(text: Windows, parts: Parts, order: int, workspace: Workspace, task: Task) -> list[list[Chunk]]:
     """Count all parts in this process, as many at a time as have windows that stay small beside the counts."""
-    rounds = -(-len(text.ids) * order * 4 // _BYTES_OF_WINDOWS)
-    buffers = [_Buffer(workspace) for _ in range(order)]
+    rounds = -(-len(text.ids) * order * 4 // workspace.limited(_BYTES_OF_WINDOWS))
+    in_chunk = workspace.limited(_NGRAMS_OF_A_CHUNK * order * _BYTES_OF_AN_NGRAM) // (order * _BYTES_OF_AN_NGRAM)
+    buffers = [_Buffer(workspace, in_chunk) for _ in range(order)]
     for some in np.array_split(np.arange(parts.number), min(rounds, parts.number)):
         windows = partial(text.windows, order=order, parts=parts, first=int(some[0]), many=len(some))
         blocks = [block for _, block in in_order(windows, text.stretches())]
@@ -246,8 +248,8 @@ class _Buffer:
     take one or two bytes, or four in an array where one of them needs that.
     """
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
+    def __init__(self, workspace: Workspace, in_chunk: int) -> None:
+        self._workspace, self._in_chunk = workspace, in_chunk
         self._chunks: list[Chunk] = []
         self._parts: list[Ngrams] = []
         self._size = 0
@@ -258,7 +260,7 @@ class _Buffer:
         narrow = np.min_scalar_type(int(count.max(initial=0)))  # an n-gram has no more children than its count
         self._parts.append((word.copy(), count.astype(narrow), children.astype(narrow)))
         self._size += len(word)
-        if self._size >= _NGRAMS_OF_A_CHUNK:
+        if self._size >= self._in_chunk:
             self._close()
 
     def _close(self) -> None:

@@ -11,6 +11,7 @@ first renamed; `recover` puts it back if the process is killed before the new on
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import secrets
 import shutil
@@ -39,9 +40,11 @@ def naming(path: str | Path, temporary: Path | None = None) -> Iterator[None]:
         named = str(path) if error.filename is None else str(error.filename)
         if temporary is not None and (named == str(temporary) or named.startswith(f"{temporary}{os.sep}")):
             named = str(path) + named.removeprefix(str(temporary))
-        if error.errno is None or named == str(error.filename):
+        if named == str(error.filename) or (error.errno is None and type(error) is not OSError):
             raise
-        raise OSError(error.errno, error.strerror, named) from error
+        # NumPy reports a file that it could not write whole by a plain OSError without a number
+        reason = error.strerror or f"could not be written whole ({error}); is the disk full?"
+        raise OSError(error.errno or errno.EIO, reason, named) from error
 
 
 @contextmanager
@@ -62,7 +65,8 @@ def replaced_path(path: Path) -> Iterator[Path]:
     A pipe or a device, such as /dev/stdout, is written to as it is.
     """
     if path.exists() and not path.is_file():
-        yield path
+        with naming(path):
+            yield path
         return
     if path.is_symlink():
         path = path.resolve()  # the file that it points to is replaced, not the link

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TypeAlias
 
+from chainrule.system.disk.atomic import naming
 from chainrule.system.disk.locks import lock_open, locked, remove_abandoned
 
 PREFIX = "chainrule-scratch-"
@@ -53,7 +54,7 @@ def scratch_file_at(path: Path) -> Iterator[IO[bytes]]:
     Two workers may write the same file, if one was taken for dead: until then each has a file of its own.
     """
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    with part.open("wb") as file:
+    with naming(path, part), part.open("wb") as file:
         yield file
     part.replace(path)
 
