@@ -47,7 +47,7 @@ class Recipe:
     test: str | tuple[str, str] | None = None
     """The text on which the trained model is measured; None: the held-out text."""
     held_out: float = 0.1
-    tokenizer: cr.TokenizerChoice = field(default_factory=cr.TokenizerChoice)
+    tokenizer: cr.TokenizerChoice = field(default_factory=lambda: cr.TokenizerChoice("word"))
     context: Context = "stream"
 
     def texts(self, data: Path, folder: Path) -> Texts:

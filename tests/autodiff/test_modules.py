@@ -114,6 +114,33 @@ def applied(title: str) -> Module:
         return case.build(*case.tensors.values())
 
 
+def steps(
+    cell: Callable[..., Any], Wx: torch.Tensor, U: torch.Tensor, d: torch.Tensor, *state: Any
+) -> torch.Tensor:
+    """Return the outputs of a recurrent layer, one time after the other."""
+    outputs = []
+    for x in Wx:
+        state = cell(x + F.linear(state[0], U, d), state)
+        outputs.append(state[0])
+    return torch.stack(outputs)
+
+
+def lstm_step(sums: torch.Tensor, state: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    i, f, g, o = sums.chunk(4, -1)
+    c = torch.sigmoid(f) * state[1] + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+def gru_steps(Wx: torch.Tensor, U: torch.Tensor, d: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+    outputs = []
+    for x in Wx:
+        (r_x, z_x, n_x), (r_h, z_h, n_h) = x.chunk(3, -1), F.linear(h, U, d).chunk(3, -1)
+        n, z = torch.tanh(n_x + torch.sigmoid(r_x + r_h) * n_h), torch.sigmoid(z_x + z_h)
+        h = (1 - z) * n + z * h
+        outputs.append(h)
+    return torch.stack(outputs)
+
+
 TORCH: dict[str, Callable[..., torch.Tensor]] = {
     "Linear": F.linear,
     "Linear without bias": F.linear,
@@ -142,6 +169,9 @@ TORCH: dict[str, Callable[..., torch.Tensor]] = {
     "LayerNorm without gain": lambda x: F.layer_norm(x, x.shape[-1:]),
     "RMSNorm": lambda x, gain: F.rms_norm(x, x.shape[-1:], gain, 1e-5),
     "RMSNorm without gain": lambda x: F.rms_norm(x, x.shape[-1:], eps=0.1),
+    "ElmanLayer": lambda Wx, U, d, h: steps(lambda s, state: (torch.tanh(s),), Wx, U, d, h),
+    "LstmLayer": lambda Wx, U, d, h, c: steps(lstm_step, Wx, U, d, h, c),
+    "GruLayer": gru_steps,
     "SplitHeads": lambda x: x.unflatten(-1, (2, 4)).transpose(-3, -2),
     "MergeHeads": lambda x: x.transpose(-3, -2).flatten(-2),
     "Rotate": torch_rotate,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.arrays import PAD, Array
+from chainrule.arrays import PAD, Array, to_numpy
 from chainrule.contract.capabilities import (
     Capabilities,
     Choose,
@@ -391,6 +391,13 @@ class GivesHalfOfEachProbability(Fast):
         return None if probs is None else probs / 2
 
 
+class GivesTheLogitsOfAnotherTemperature(Fast):
+    capabilities = Capabilities(Fast.capabilities.offers | {"next_logits"})
+
+    def next_logits(self, state: State) -> Array:
+        return 2 * to_numpy(self.inner.next_log_probs(state))
+
+
 class PredictsOneTooLate(Fast):
     def predictions(self, state: State, ids_BT: Array) -> Iterator[Array] | None:
         for t in range(ids_BT.shape[1]):
@@ -474,6 +481,7 @@ BROKEN: list[tuple[str, Callable[[], LanguageModel]]] = [
     ("reading_is_scoring_and_extending", ScoresWhatItReadAnew),
     ("reading_is_scoring_and_extending", ReadsWithoutMoving),
     ("next_probabilities_are_powers_of_e", GivesHalfOfEachProbability),
+    ("logits_make_probabilities", GivesTheLogitsOfAnotherTemperature),
     ("predictions_are_steps", PredictsOneTooLate),
     ("writing_is_choosing_and_extending", WritesTheBest),
     ("writing_is_choosing_and_extending", WritesAndMiscounts),

@@ -242,11 +242,9 @@ def test_the_harness_finds_the_model_by_its_name(lm: cr.LanguageModel, tmp_path:
 
 def test_the_harness_has_what_its_client_of_a_server_needs() -> None:
     """docs/serving.md measures a served model with it; nothing is sent until a task asks."""
-    from lm_eval.api.registry import get_model
+    from lm_eval.models.openai_completions import LocalCompletionsAPI
 
-    made = get_model("local-completions")(
-        base_url="http://127.0.0.1:9/v1/completions", pretrained="m", tokenizer_backend=None
-    )
+    made = LocalCompletionsAPI(base_url="http://127.0.0.1:9/v1/completions", pretrained="m", tokenizer_backend=None)
     assert made.base_url == "http://127.0.0.1:9/v1/completions"
 
 

@@ -245,7 +245,11 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """The comparison as plain values."""
-        return asdict(self)
+        found = asdict(self)
+        for one in found["results"]:
+            # what was not measured is left out
+            one["test"] = {name: value for name, value in one["test"].items() if value is not None}
+        return found
 
     def __repr__(self) -> str:
         best = "" if self.best is None else f"; the best is {self.best.name}"

@@ -77,8 +77,8 @@ class Measured:
         return not self.lossless
 
     def to_json(self) -> dict[str, Any]:
-        """The measurements as plain values."""
-        return asdict(self)
+        """The measurements as plain values; without what holds only for a text that lacks its last line end."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
     def figures(self) -> dict[str, str]:
         """The figures as people read them, by their headings in a table; `caveats` explains their marks."""

@@ -35,6 +35,8 @@ class _RecurrentLayer(Module):
 class ElmanLayer(_RecurrentLayer):
     """h_t = f(W x_t + b + U h_{t-1} + d), where f is tanh or ReLU."""
 
+    formula = "f({0} + {1} h_{{t-1}} + {2})"
+
     def __init__(self, activation: str = "tanh") -> None:
         self.is_relu = activation == "relu"
 
@@ -62,6 +64,8 @@ class ElmanLayer(_RecurrentLayer):
 
 class LstmLayer(_RecurrentLayer):
     """c_t = f_t ⊙ c_{t-1} + i_t ⊙ g_t and h_t = o_t ⊙ tanh(c_t), with i, f, o = σ(...) and g = tanh(...)."""
+
+    formula = "LSTM of {0} + {1} h_{{t-1}} + {2}"
 
     def forward(self, Wx_TBG: Array, U: Array, d: Array, h_BH: Array, c_BH: Array) -> Array:
         T, B, G = Wx_TBG.shape
@@ -102,6 +106,8 @@ class LstmLayer(_RecurrentLayer):
 
 class GruLayer(_RecurrentLayer):
     """h_t = (1 - z_t) ⊙ n_t + z_t ⊙ h_{t-1} with n_t = tanh(W_n x_t + b_n + r_t ⊙ (U_n h_{t-1} + d_n))."""
+
+    formula = "GRU of {0} and {1} h_{{t-1}} + {2}"
 
     def forward(self, Wx_TBG: Array, U: Array, d: Array, h_BH: Array) -> Array:
         T, B, G = Wx_TBG.shape
