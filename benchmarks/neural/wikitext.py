@@ -50,7 +50,7 @@ def _ngram(lab: Lab, data: Path) -> tuple[list[str], float]:
     texts = recipe.texts(data, lab.folder)
     began = time.perf_counter()
     same: dict[str, Any] = {"tokenizer": recipe.tokenizer, "context": recipe.context}
-    lm = cr.train("ngram", texts.train, order=5, smoothing="modified-kneser-ney", **same, tokenizer="word")
+    lm = cr.train("ngram", texts.train, order=5, smoothing="modified-kneser-ney", **same)
     seconds = time.perf_counter() - began
     found = cr.evaluate(lm, texts.test).perplexity
     return ["5-gram, modified Kneser-Ney", f"{found:.2f}", "", "", f"{seconds:.0f}", ""], found

@@ -33,9 +33,9 @@ def run_estimate(lab: Lab) -> None:
 def run_growth(lab: Lab) -> None:
     """Train on a tenth of the text, on all of it, and on all of it under a cap."""
     cap, memory = lab.options.cap, f"memory={lab.options.memory}"
-    tenth = train(lab.head(lab.words // 10), lab.folder / "growth", [memory], tokenizer="word")
-    whole = train(lab.text, lab.folder / "growth", [memory], tokenizer="word")
-    capped = train(lab.text, lab.folder / "growth", [f"memory={cap}"], tokenizer="word")
+    tenth = train(lab.head(lab.words // 10), lab.folder / "growth", [memory])
+    whole = train(lab.text, lab.folder / "growth", [memory])
+    capped = train(lab.text, lab.folder / "growth", [f"memory={cap}"])
     runs = {
         f"{lab.words // 10:,} words": tenth,
         f"{lab.words:,} words": whole,
@@ -52,7 +52,7 @@ def run_start(lab: Lab) -> None:
     text, cache = lab.folder / "start.txt", {"NUMBA_CACHE_DIR": str(lab.folder / "numba")}
     with lab.text.open("rb") as file:
         text.write_bytes(b"".join(file.readlines(1 * MB)))
-    cold, *warm = (train(text, lab.folder / "start", [], cache, tokenizer="word") for _ in range(1 + _WARM))
+    cold, *warm = (train(text, lab.folder / "start", [], cache) for _ in range(1 + _WARM))
     median = sorted(warm, key=lambda ran: ran.seconds)[_WARM // 2]
     title = f"{text.stat().st_size / MB:.1f} MB of text to a model"
     _show_runs(title, "Numba's cache", {"empty (3 s at most)": cold, "full (1.5 s at most)": median})

@@ -89,7 +89,7 @@ class Lab:
             folder = self.folder / f"ours-{form}"
             self._made[form] = (
                 folder,
-                train(self.text, folder, [f"memory={self.options.memory}", *OURS[form]], tokenizer="word"),
+                train(self.text, folder, [f"memory={self.options.memory}", *OURS[form]]),
             )
         return self._made[form]
 
@@ -117,23 +117,8 @@ def train(text: Path, folder: Path, settings: Sequence[str], environment: dict[s
     """Run `chainrule train ngram` in a process of its own."""
     every = [f"order={ORDER}", "smoothing=modified-kneser-ney", *settings]
     chosen = [word for setting in every for word in ("--set", setting)]
-    return measure(
-        [
-            sys.executable,
-            "-m",
-            "chainrule",
-            "train",
-            "ngram",
-            "--tokenizer",
-            "word",
-            text,
-            *chosen,
-            "--overwrite",
-            "--out",
-            folder,
-        ],
-        environment,
-    )
+    command = [sys.executable, *"-m chainrule train ngram --tokenizer word".split(), text, *chosen]
+    return measure([*command, "--overwrite", "--out", folder], environment)
 
 
 def has_kenlm(*programs: str, module: bool = False) -> bool:

@@ -111,18 +111,8 @@ def train(files: Path, order: int, executor: str, cap: float | None, place: Path
     """Train by the command line, and measure it."""
     work, out = place / "work", place / executor
     work.mkdir(exist_ok=True)
-    command = [
-        sys.executable,
-        "-m",
-        "chainrule",
-        "train",
-        "ngram",
-        "--tokenizer",
-        "word",
-        f"{files}/*.txt",
-        "--set",
-        f"order={order}",
-    ]
+    command = [sys.executable, *"-m chainrule train ngram --tokenizer word".split()]
+    command += [f"{files}/*.txt", "--set", f"order={order}"]
     command += ["--executor", executor, "--out", str(out), "--overwrite", "--json"]
     command += ["--work", str(work)] if executor == "ray" else []
 
@@ -166,7 +156,7 @@ def _one_size(place: Path, options: argparse.Namespace, megabytes: float | None)
     runs: dict[str, list[Run]] = {"embedded": [], "ray": []}
     for _ in range(options.rounds):
         for executor, done in runs.items():
-            done.append(train(files, options.order, executor, options.cap, place, tokenizer="word"))
+            done.append(train(files, options.order, executor, options.cap, place))
     tensors = [(place / executor / "model.safetensors").read_bytes() for executor in runs]
     seconds = {executor: statistics.median(run.seconds for run in done) for executor, done in runs.items()}
     rows = []

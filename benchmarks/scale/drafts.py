@@ -79,7 +79,7 @@ def _run(options: argparse.Namespace, folder: Path) -> None:
     counts = (f"{options.order}-gram", "ngram", {"order": options.order}), ("anygram", "anygram", {})
     for name, kind, settings in counts:
         began = time.perf_counter()
-        counted = cr.train(kind, train, **parts, **settings, tokenizer="word")
+        counted = cr.train(kind, train, **parts, **settings)
         prepare(counted)
         print(f"{name} counted in {time.perf_counter() - began:.1f} s", flush=True)
         drafts[name] = (counted,)

@@ -22,7 +22,7 @@ CLOSE = 1e-6
 """The largest difference of the figures that counts as none."""
 
 _DESIGNS: dict[str, dict[str, Any]] = {
-    "word 5-gram, lines": {"order": 5},
+    "word 5-gram, lines": {"order": 5, "tokenizer": "word"},
     "bpe 4-gram, stream": {
         "order": 4,
         "tokenizer": cr.TokenizerChoice("bpe", vocab_size=4096),
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> None:
     try:
         text = options.text.read_text(encoding="utf-8")
         models = {name: cr.load(name) for name in options.model} or {
-            name: cr.train("ngram", options.train, **design, tokenizer="word") for name, design in _DESIGNS.items()
+            name: cr.train("ngram", options.train, **design) for name, design in _DESIGNS.items()
         }
         rows = [(name, *compare(lm, text)) for name, lm in models.items()]
     except (ChainruleError, OSError) as error:

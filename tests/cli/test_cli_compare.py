@@ -251,7 +251,7 @@ def test_a_comparison_that_was_stopped_shows_what_it_has_and_goes_on(
         if len(trained) == 2:
             raise KeyboardInterrupt
         trained.append(entry.name)
-        return train(training, kind, entry, tokenizer="word")
+        return train(training, kind, entry)
 
     with monkeypatch.context() as patched:
         patched.setattr(MeasuredTraining, "train", third_stops)
@@ -292,7 +292,7 @@ def test_a_model_that_fails_does_not_stop_the_others(
     def some_fail(training: MeasuredTraining, kind: kinds.Kind, entry: LadderEntry) -> object:
         if entry.name in NAMES[1:3]:
             raise RuntimeError(f"no luck with {entry.name}")
-        return train(training, kind, entry, tokenizer="word")
+        return train(training, kind, entry)
 
     words = ("compare", corpus, *NGRAMS, "--ladder", "full", "--out", tmp_path / "out")
     with monkeypatch.context() as patched:

@@ -121,15 +121,15 @@ def test_on_a_terminal_there_are_bars(big: Path, tmp_path: Path) -> None:
 
 
 def test_a_reader_that_leaves_is_no_error(model: Path, big: Path) -> None:
-    """As `chainrule score DIR big.txt | head -1`."""
+    """As `chainrule score DIR big.txt | head -2`."""
     command = [sys.executable, "-m", "chainrule", "score", str(model), str(big)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        first = process.stdout.readline()
+        header, first = process.stdout.readline(), process.stdout.readline()
         process.stdout.close()
         err = process.stderr.read()
-    assert first.rstrip().endswith(b"\tline 0 of a long text")
+    assert header.startswith(b"id\t") and first.rstrip().endswith(b"\tline 0 of a long text")
     assert err == b""
     assert process.returncode == 0
 
@@ -184,7 +184,7 @@ def test_a_reader_that_leaves_before_a_table_is_no_error(model: Path) -> None:
 def test_standard_input_is_scored_where_no_text_is_named(run_alone: Run, model: Path, held_out: Path) -> None:
     piped = run_alone("score", model, stdin=held_out.read_bytes())
     assert piped.out == run_alone("score", model, held_out).out
-    assert piped.out.count("\n") == 4
+    assert piped.out.count("\n") == 5  # with the header
     assert (piped.code, piped.err) == (0, "")
 
 

@@ -105,7 +105,8 @@ def anomalies(
     >>> import chainrule as cr
     >>> lm = cr.train("ngram", ["open door", "close door", "open window"] * 3, order=2)
     >>> (odd,) = cr.tasks.anomalies(lm, ["open door", "close fire", "open window"], top=1)
-    >>> odd.text, max(odd.tokens, key=lambda token: token.bits).text
+    >>> start, end, bits = max(odd.words(), key=lambda word: word.bits)
+    >>> odd.text, odd.text[start:end]
     ('close fire', 'fire')
     """
     ranking = Ranking(LanguageModel.expect(lm), top, threshold, by)
