@@ -55,7 +55,12 @@ pygments_dark_style = "a11y-dark"
 
 navigation = {
     "docs/README": {
-        "Tutorials": ["docs/tutorials/engineer", "docs/tutorials/researcher", "docs/tutorials/student"],
+        "Tutorials": [
+            "docs/install",
+            "docs/tutorials/engineer",
+            "docs/tutorials/researcher",
+            "docs/tutorials/student",
+        ],
         "How-to": [
             "docs/recipes",
             "docs/text",
@@ -64,6 +69,7 @@ navigation = {
             "docs/serving",
             "docs/interop",
             "docs/parallel",
+            "examples/logs/README",
             "examples/classifying/README",
             "examples/sequences/README",
             "examples/plugin/README",

@@ -129,7 +129,7 @@ def score_goes_on_from_a_state(lm: LanguageModel) -> None:
 
 @law
 def exhaustive_beam_is_exact(lm: LanguageModel) -> None:
-    end, longest = lm.tokenizer.eos, 3
+    end, longest = lm.tokenizer.eos, 3 if lm.tokenizer.vocab_size <= 40 else 2
     every = list(chain.every_sequence(lm, longest))
     for power in (0.0, 1.0):
         beam = cr.Beam(width=len(every), length_power=power)
@@ -152,8 +152,9 @@ def samples_follow_the_distribution(lm: LanguageModel) -> None:
     counts = Counter(continuation.ids for continuation in drawn)
     assert set(counts) <= set(probability)
     for ids, p in probability.items():
-        # a count is binomial; five standard deviations are exceeded once in three million
-        assert abs(counts[ids] - size * p) <= 5 * math.sqrt(size * p * (1 - p)) + 1, (ids, p, counts[ids] / size)
+        # a count is binomial; five standard deviations are exceeded once in three million, four draws of what is
+        # nearly impossible once in a hundred million
+        assert abs(counts[ids] - size * p) <= 5 * math.sqrt(size * p * (1 - p)) + 3, (ids, p, counts[ids] / size)
     for continuation in drawn[:50]:
         assert math.isclose(continuation.log_prob, math.log(probability[continuation.ids]), abs_tol=1e-4)
 
