@@ -111,8 +111,8 @@ def train(files: Path, order: int, executor: str, cap: float | None, place: Path
     """Train by the command line, and measure it."""
     work, out = place / "work", place / executor
     work.mkdir(exist_ok=True)
-    command = [sys.executable, *"-m chainrule train ngram --tokenizer word".split()]
-    command += [f"{files}/*.txt", "--set", f"order={order}"]
+    command = [sys.executable, "-m", "chainrule", "train", "ngram", f"{files}/*.txt"]
+    command += ["--tokenizer", "word", "--set", f"order={order}"]
     command += ["--executor", executor, "--out", str(out), "--overwrite", "--json"]
     command += ["--work", str(work)] if executor == "ray" else []
 

@@ -7,6 +7,7 @@
     python -m benchmarks serve llama          beside llama.cpp's server, with the same weights (--llama-server PATH)
     python -m benchmarks serve leave          clients that disconnect: seconds until their places are free
     python -m benchmarks serve terminate      SIGTERM while streams are open
+    python -m benchmarks serve largest        the largest requests beside a stream: its worst gap, and a control
 
 Models are trained on the built-in corpus, small and quickly: their quality does not matter here.
 """
@@ -27,6 +28,7 @@ from typing import Any
 
 import chainrule as cr
 from benchmarks.harness import new_parser, show_named
+from benchmarks.serve.largest import CONTROLS, LONGEST_GAP, ON_THE_LOOP, largest_requests, measure
 from benchmarks.serve.llama import compare as compare_with_llama
 from benchmarks.serve.load import (
     Request,
@@ -250,6 +252,40 @@ async def _streams_until_sigterm(port: int, process: subprocess.Popen[str]) -> l
     return [body if isinstance(body, bytes) else b"" for body in bodies]
 
 
+def largest(options: argparse.Namespace) -> None:
+    """Send the largest request that each route takes beside a stream, and some of them to a server that waits."""
+    words = "The function returns a list of objects, in the order in which they were added. It may be empty."
+    with tempfile.TemporaryDirectory() as place:
+        folders = []
+        for name, model in _every_task().items():
+            folders.append(str(Path(place, name)))
+            model.save(folders[-1])
+        others = {verb: verb for verb in ("translate", "tag", "fill")}
+        requests = largest_requests("ngram", "lstm", others, words)
+        with server(*folders) as (port, _):
+            found = measure(port, "lstm", requests)
+        some = [one for one in requests if one[0] in CONTROLS]
+        with server(*folders, program=("-c", ON_THE_LOOP)) as (port, _):
+            control = measure(port, "lstm", some)
+    show_named("the largest requests beside a stream", [one.row() for one in found])
+    show_named("control: all work on the event loop", [one.row() for one in control])
+    assert not any(one.status == 0 or one.status >= 500 for one in found[1:])
+    assert max(one.gap for one in found) < LONGEST_GAP < min(one.gap for one in control[1:])
+
+
+def _every_task() -> dict[str, Any]:
+    """Train a small model of each task."""
+    corpus, small = cr.Corpus.open("builtin:python"), {"layers": 1, "steps": 2}
+    pairs, tagged = [("a b c", "c b a"), ("b c a", "a c b")] * 8, [[("the", "DET"), ("cat", "NOUN")]] * 8
+    return {
+        "ngram": train_ngram(),
+        "lstm": cr.train("lstm", corpus, tokenizer="bpe", context="stream", embedding=64, hidden=128, steps=1),
+        "translate": cr.train("seq2seq", pairs, cell="gru", width=32, **small),
+        "tag": cr.train("tagger", tagged, width=32, **small),
+        "fill": cr.train("masked", corpus, width=32, heads=2, window=128, **small),
+    }
+
+
 WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
-    run.__name__: run for run in (ngram, soak, transformer, large, llama, leave, terminate)
+    run.__name__: run for run in (ngram, soak, transformer, large, llama, leave, terminate, largest)
 }

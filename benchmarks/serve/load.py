@@ -48,7 +48,7 @@ class Tally:
 
 def request_bytes(body: dict[str, Any], path: str = "/v1/completions") -> bytes:
     """Return a request as the bytes that go over the wire."""
-    content = json.dumps(body).encode()
+    content = json.dumps(body, separators=(",", ":")).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
 
@@ -145,9 +145,11 @@ def complete(port: int, body: dict[str, Any]) -> str:
 
 
 @contextmanager
-def server(*arguments: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+def server(
+    *arguments: str, program: tuple[str, ...] = ("-m", "chainrule")
+) -> Iterator[tuple[int, subprocess.Popen[str]]]:
     """Start a server in a process of its own; yield its port and the process."""
-    command = [sys.executable, "-m", "chainrule", "serve", *arguments, "--port", "0"]
+    command = [sys.executable, *program, "serve", *arguments, "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         assert process.stdout is not None
@@ -162,6 +164,8 @@ def server(*arguments: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
             process.wait(60)
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def resident(process: subprocess.Popen[str]) -> float:

@@ -23,7 +23,9 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "a.log"
 
 
-def test_lines_are_ranked_and_their_surprising_tokens_marked(run: Run, model: Path, bpe_model: Path, log: Path) -> None:
+def test_lines_are_ranked_and_their_surprising_tokens_marked(
+    run: Run, model: Path, bpe_model: Path, log: Path
+) -> None:
     rows = [line.split("\t") for line in run("anomalies", model, log, "--top", "2").out.splitlines()]
     assert [(row[0], row[2]) for row in rows] == [("4", "zebras zebras i"), ("2", "you chase zebras")]  # 8.6 bits
     marked = [line.split("\t")[2] for line in run("anomalies", bpe_model, log, "--top", "2").out.splitlines()]

@@ -204,7 +204,53 @@ def test_chats_stop_where_somebody_else_speaks(client: openai.OpenAI) -> None:
     ):
         streamed += chunk.choices[0].delta.content or ""
     whole = client.chat.completions.create(model="transformer", messages=messages, max_tokens=30, seed=1)
-    assert streamed.removeprefix(" ") == whole.choices[0].message.content
+    assert streamed == whole.choices[0].message.content
+
+
+@pytest.mark.parametrize("name", ["ngram", "words", "lstm", "transformer", "mixture"])
+def test_a_streamed_chat_has_the_text_of_the_whole_one(name: str, client: openai.OpenAI) -> None:
+    for seed in range(4):
+        asked = {"model": name, "messages": [{"role": "user", "content": "the cat"}], "seed": seed, "n": 2}
+        whole = client.chat.completions.create(**asked, max_tokens=12).choices
+        texts = ["", ""]
+        for chunk in client.chat.completions.create(**asked, max_tokens=12, stream=True):
+            texts[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
+        assert texts == [choice.message.content for choice in whole]
+
+
+def test_what_is_not_offered_is_refused(client: openai.OpenAI) -> None:
+    messages = [{"role": "user", "content": "the cat"}]
+    for wrong in (
+        {"response_format": {"type": "json_object"}},
+        {"functions": [{"name": "f", "parameters": {}}]},
+        {"tools": [{"type": "function", "function": {"name": "f"}}]},
+        {"modalities": ["text", "audio"]},
+    ):
+        with pytest.raises(openai.BadRequestError, match="not offered"):
+            client.chat.completions.create(model="lstm", messages=messages, **wrong)
+    form = {"format": {"type": "json_schema", "name": "x", "schema": {}}}
+    for wrong in ({"text": form}, {"background": True}, {"previous_response_id": "resp_1"}):
+        with pytest.raises(openai.BadRequestError, match="not offered"):
+            client.responses.create(model="lstm", input="the", **wrong)
+    size = len(client.embeddings.create(model="lstm", input="the").data[0].embedding)
+    with pytest.raises(openai.BadRequestError, match="dimensions"):
+        client.embeddings.create(model="lstm", input="the", dimensions=size - 1)
+    # what says nothing new is no reason to refuse
+    plain = {"response_format": {"type": "text"}, "modalities": ["text"], "max_tokens": 2}
+    assert client.chat.completions.create(model="lstm", messages=messages, **plain).choices
+    text = {"format": {"type": "text"}}
+    assert client.responses.create(model="lstm", input="the", max_output_tokens=2, text=text).output
+    assert client.embeddings.create(model="lstm", input="the", dimensions=size).data
+
+
+def test_the_clients_stream_of_responses_ends_where_it_is_cut(client: openai.OpenAI) -> None:
+    asked = {"model": "transformer", "input": "the cat sat", "temperature": 0}
+    with client.responses.stream(**asked, max_output_tokens=3) as stream:
+        *_, item, last = stream
+    assert (last.type, last.response.status) == ("response.incomplete", "incomplete")
+    assert item.type == "response.output_item.done" and item.item.status == "incomplete"
+    assert last.response.incomplete_details.reason == "max_output_tokens"
+    assert last.response.output_text == client.responses.create(**asked, max_output_tokens=3).output_text
 
 
 def test_responses_give_text_and_its_events(client: openai.OpenAI) -> None:

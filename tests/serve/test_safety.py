@@ -11,9 +11,13 @@ from pathlib import Path
 import httpx2
 import openai
 import pytest
+from benchmarks.serve.load import server as started
 from tests.serve.serving import Running, running
 
+from chainrule.errors import SettingsError
 from chainrule.serve import guard
+from chainrule.serve.models import Models
+from chainrule.serve.run import serve as serve_until_stopped
 
 
 def post(server: Running, path: str, body: object, **headers: str) -> httpx2.Response:
@@ -77,6 +81,54 @@ def test_other_hosts_and_origins_are_refused(server: Running) -> None:
         assert error_of(response)["type"] == "permission_error"
     assert post(server, "/v1/completions", body, Origin=server.address).status_code == 200
     assert post(server, "/v1/completions", body, Host=f"localhost:{server.port}").status_code == 200
+
+
+def test_hosts_and_origins_are_read_as_they_may_be_written(server: Running) -> None:
+    body = {"model": "ngram", "prompt": "the", "max_tokens": 1}
+    assert post(server, "/v1/completions", body, Host=f"LocalHost:{server.port}").status_code == 200
+    response = post(server, "/v1/completions", body, Origin="http://[::1")
+    assert response.status_code == 403 and error_of(response)["type"] == "permission_error"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")
+        assert b" 400 " in connection.recv(4096).split(b"\r\n")[0]
+
+
+def test_pages_of_an_origin_that_is_named_may_use_the_server(folders: dict[str, Path]) -> None:
+    page, body = "http://localhost:3000", {"prompt": "the", "max_tokens": 1}
+    with running([folders["ngram"]], "--allow-origin", "http://LOCALHOST:3000/", key="sesame") as server:
+        asked = {"Origin": page, "Access-Control-Request-Method": "POST"}
+        before = httpx2.options(f"{server.address}/v1/completions", headers=asked)
+        assert before.status_code == 204  # without the key, which a browser does not send yet
+        assert before.headers["access-control-allow-origin"] == page
+        assert "Authorization" in before.headers["access-control-allow-headers"]
+        key = {"Authorization": "Bearer sesame"}
+        found = post(server, "/v1/completions", body, Origin=page, **key)
+        assert found.status_code == 200 and found.headers["access-control-allow-origin"] == page
+        assert post(server, "/v1/completions", body, Origin=page).status_code == 401
+        for other in ("http://localhost:4000", "https://evil.example"):
+            response = post(server, "/v1/completions", body, Origin=other, **key)
+            assert "access-control-allow-origin" not in response.headers
+    with pytest.raises(SettingsError, match="no address of pages"):
+        serve_until_stopped(Models({"ngram": folders["ngram"]}), origins=("*",))
+
+
+def test_an_error_names_the_field_and_not_the_parser(server: Running) -> None:
+    for field, value in (("stop", 5), ("stop", [1]), ("prompt", {"a": 1}), ("logprobs", "many")):
+        error = error_of(post(server, "/v1/completions", {"prompt": "x", field: value}))
+        assert error["param"] == field and str(error["message"]).startswith(f"{field}: ")
+        assert "constrained" not in str(error["message"])
+    response = post(server, "/v1/completions", {"prompt": "x", "model": "m" * 900_000})
+    assert response.status_code == 404 and len(response.content) < 1000
+
+
+def test_the_description_has_the_answers_that_come(server: Running) -> None:
+    paths = httpx2.get(f"{server.address}/openapi.json").json()["paths"]
+    for path, methods in paths.items():
+        for operation in methods.values():
+            assert "422" not in operation["responses"] and "default" in operation["responses"], path
+    assert {"200", "400", "404"} <= set(paths["/v1/completions"]["post"]["responses"])
+    assert [*paths["/metrics"]["get"]["responses"]["200"]["content"]] == ["text/plain"]
+    assert [*paths["/v1/runs/{name}/chart.svg"]["get"]["responses"]["200"]["content"]] == ["image/svg+xml"]
 
 
 def test_a_body_over_a_megabyte_is_refused(server: Running) -> None:
@@ -212,3 +264,35 @@ def test_sigterm_lets_streams_end(folders: dict[str, Path]) -> None:
                 said = answer.read()
             assert b"[DONE]" in said or b"shutting down" in said
         assert server.process.wait(30) == 0
+
+
+_SHORT_DRAIN = """
+import runpy, time
+import chainrule.serve.run as run
+run.DRAIN_SECONDS, run._LAST_SECONDS, run._GRACE_SECONDS = 2, 4, 4
+{}
+runpy.run_module("chainrule", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("stuck", "code"), [("", 0), ("run.uvicorn.Server.shutdown = lambda *given: time.sleep(60)", 1)]
+)
+def test_sigterm_ends_the_server_in_time(stuck: str, code: int, folders: dict[str, Path]) -> None:
+    """A stream that goes on is ended with an error; and an event loop that hangs is not waited for."""
+    with started(str(folders["lstm"]), program=("-c", _SHORT_DRAIN.format(stuck))) as (port, process):
+        body = {"prompt": "the", "max_tokens": 4096, "n": 8, "logit_bias": {"2": -100}, "stream": True}
+        body |= {"logprobs": 20}  # slow
+        url = f"http://127.0.0.1:{port}/v1/completions"
+        with httpx2.Client(timeout=40) as client, client.stream("POST", url, json=body) as stream:
+            chunks = stream.iter_raw()
+            said = next(chunks)
+            process.terminate()
+            began = time.monotonic()
+            try:
+                said += b"".join(chunks)
+            except httpx2.HTTPError:
+                assert stuck
+        assert process.wait(25) == code
+        assert time.monotonic() - began < 25
+        assert stuck or b"[DONE]" in said

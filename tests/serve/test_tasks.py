@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2
+import numpy as np
 import openai
 import pytest
 from tests.serve.serving import Running, running
 
 import chainrule as cr
+from chainrule.folder import MANIFEST
+from chainrule.serve.batching.scheduler import Scheduler
+from chainrule.serve.models import Models, Served
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +28,12 @@ def models(task_folders: dict[str, Path]) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def server(models: dict[str, Path]) -> Iterator[Running]:
     with running([*models.values()]) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def language_server(folders: dict[str, Path]) -> Iterator[Running]:
+    with running([*folders.values()]) as found:
         yield found
 
 
@@ -52,13 +64,51 @@ def test_gaps_are_filled_as_by_the_library(server: Running, models: dict[str, Pa
     assert [one["text"] for one in found["texts"]] == [one.text for one in expected.texts]
 
 
+@pytest.mark.parametrize("name", ["ngram", "words", "lstm", "transformer"])
+def test_suggestions_are_those_of_the_library(
+    name: str, folders: dict[str, Path], language_server: Running
+) -> None:
+    lm = cr.load(folders[name])
+    for text, k in (("the c", 3), ("the cat sat on the ", 5), ("", 20), ("a cat\nthe do", 1)):
+        found = ask(language_server, "/v1/suggest", model=name, text=text, k=k).json()["data"]
+        expected = cr.suggest(lm, text, k)
+        assert [(one["word"], one["completion"]) for one in found] == [(o.word, o.completion) for o in expected]
+        assert [one["probability"] for one in found] == pytest.approx([o.probability for o in expected], rel=1e-4)
+
+
+def test_suggestions_have_bounds(language_server: Running, server: Running) -> None:
+    for wrong in ({"k": 0}, {"k": 21}, {"text": "x" * 4001}):
+        assert ask(language_server, "/v1/suggest", model="ngram", **wrong).status_code == 400
+    response = ask(server, "/v1/suggest", model="tagger", text="the")
+    assert response.status_code == 400 and "/v1/tag" in response.json()["error"]["message"]
+
+
+def test_a_masked_model_embeds_texts(server: Running, models: dict[str, Path]) -> None:
+    texts = ["the cat", "the cat", "a mat", "", "the cat sat on the mat\n" * 30]
+    found = ask(server, "/v1/embeddings", model="filler", input=texts).json()
+    vectors = np.asarray([one["embedding"] for one in found["data"]])
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-4)
+    np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-6)
+    assert np.abs(vectors[0] - vectors[2]).max() > 1e-3
+    model = cr.load(models["filler"])
+    ids = model.tokenizer.encode("the cat").tolist()
+    features_TD = cr.to_numpy(model.features(np.asarray([[*ids, model.tokenizer.eos]])))[0][: len(ids)]
+    mean_D = features_TD.mean(axis=0)
+    np.testing.assert_allclose(vectors[0], mean_D / np.linalg.norm(mean_D), atol=1e-4)
+
+
+def test_a_text_with_too_many_gaps_is_refused(server: Running) -> None:
+    response = ask(server, "/v1/fill", model="filler", text="[MASK] " * 33)
+    assert response.status_code == 400 and "gaps" in response.json()["error"]["message"]
+
+
 def test_a_model_asked_for_what_it_does_not_do_says_what_it_does(server: Running) -> None:
     for path, body, hint in (
-        ("/v1/completions", {"model": "tagger", "prompt": "x"}, "tag"),
-        ("/v1/completions", {"model": "filler", "prompt": "x"}, "fill"),
-        ("/v1/translate", {"model": "filler", "text": "x"}, "fill"),
-        ("/v1/tag", {"model": "translator", "text": "x"}, "translate"),
-        ("/v1/fill", {"model": "tagger", "text": "[MASK]"}, "tag"),
+        ("/v1/completions", {"model": "tagger", "prompt": "x"}, "/v1/tag is for it"),
+        ("/v1/completions", {"model": "filler", "prompt": "x"}, "/v1/fill is for it"),
+        ("/v1/translate", {"model": "filler", "text": "x"}, "/v1/fill is for it"),
+        ("/v1/tag", {"model": "translator", "text": "x"}, "/v1/translate is for it"),
+        ("/v1/fill", {"model": "tagger", "text": "[MASK]"}, "/v1/tag is for it"),
         ("/v1/fill", {"model": "filler", "text": "no gap"}, "MASK"),
     ):
         response = ask(server, path, **body)
@@ -82,3 +132,52 @@ def test_a_folder_that_is_replaced_is_taken_up(tmp_path: Path) -> None:
         while text() != "new":
             assert time.monotonic() < until
             time.sleep(0.1)
+
+
+def test_a_damaged_folder_is_reported_and_the_old_model_stays(tmp_path: Path) -> None:
+    cr.train("ngram", ["old old old"] * 3, order=2, tokenizer="word").save(tmp_path / "model")
+    with running([tmp_path / "model"], "--reload") as server:
+        assert server.process.stdout is not None
+
+        def text() -> str:
+            asked = {"prompt": "", "max_tokens": 1, "temperature": 0}
+            return str(ask(server, "/v1/completions", **asked).json()["choices"][0]["text"])
+
+        manifest = tmp_path / "model" / MANIFEST
+        whole = manifest.read_text()
+        manifest.write_text(whole[: len(whole) // 2])
+        said = server.process.stdout.readline()
+        assert "model was replaced and cannot be loaded; the old model stays" in said
+        assert text() == "old"
+
+
+def test_no_exception_ends_the_watching(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    models = Models({"ngram": folders["ngram"]})
+    models.load()
+    (old,), tries = models.all(), []
+
+    def loaded(name: str) -> Served:
+        tries.append(name)
+        if len(tries) < 4:
+            raise RuntimeError("no memory")
+        return replace(old, created=old.created + 1, version=(1,), scheduler=Scheduler(old.model))
+
+    monkeypatch.setattr(models, "_loaded", loaded)
+    monkeypatch.setattr("chainrule.serve.models._version", lambda folder: (1,))
+
+    async def watch() -> None:
+        models.start()
+        watching = asyncio.create_task(models.watch(0.01))
+        async with asyncio.timeout(20):
+            while models.all()[0] is old:
+                await asyncio.sleep(0.01)
+        watching.cancel()
+        models.close()
+
+    asyncio.run(watch())
+    assert len(tries) == 4
+    assert [record.message for record in caplog.records] == [
+        "ngram was replaced and cannot be loaded; the old model stays: no memory"  # said once
+    ]

@@ -35,6 +35,22 @@ class EncoderModel(TorchModel, MaskedModel):
 
     @torch.inference_mode()
     def fill(self, ids_BT: Array) -> Tensor:
+        ids_BS, features_BSD = self._read(ids_BT)
+        features_ND = features_BSD[ids_BS == self.mask]
+        logits_NV = self.network.logits(features_ND)
+        logits_NV = logits_NV.to(wide_type(logits_NV))
+        logits_NV[:, self.tokenizer.bos] = -torch.inf
+        # ln p(x) = z_x - ln Σ e^z
+        log_probs_NV: Tensor = logits_NV.log_softmax(dim=-1)
+        return log_probs_NV
+
+    @torch.inference_mode()
+    def features(self, ids_BT: Array) -> Tensor:
+        """Return the vector of each token, [B, T, D], for rows as `fill` takes them."""
+        return self._read(ids_BT)[1][:, 1:]
+
+    def _read(self, ids_BT: Array) -> tuple[Tensor, Tensor]:
+        """Return the ids with the start token before them, and the vector of each."""
         check_ids(ids_BT, self.tokenizer.vocab_size + 1)
         if ids_BT.shape[1] > self.longest:
             raise ValueError(f"a row has at most {self.longest} tokens, not {ids_BT.shape[1]}")
@@ -43,11 +59,4 @@ class EncoderModel(TorchModel, MaskedModel):
         ids_BS = torch.cat([before_B1, ids_BT], dim=1)
         is_token_BS = ids_BS != PAD
         has_padding = not bool(is_token_BS.all())
-        features_BSD = self.network(ids_BS.clamp(min=0), is_token_BS if has_padding else None)
-        features_ND = features_BSD[ids_BS == self.mask]
-        logits_NV = self.network.logits(features_ND)
-        logits_NV = logits_NV.to(wide_type(logits_NV))
-        logits_NV[:, self.tokenizer.bos] = -torch.inf
-        # ln p(x) = z_x - ln Σ e^z
-        log_probs_NV: Tensor = logits_NV.log_softmax(dim=-1)
-        return log_probs_NV
+        return ids_BS, self.network(ids_BS.clamp(min=0), is_token_BS if has_padding else None)

@@ -114,6 +114,10 @@ def _gapped(model: MaskedModel, text: str) -> _Gapped:
     sections = " ".join(text.split("\n")).split(MASK)
     if len(sections) == 1:
         raise ModelError(f"there is no {MASK} to fill in {text[:60]!r}: write it where a word is missing")
+    if len(sections) > model.longest:
+        raise ModelError(
+            f"the text has {len(sections) - 1:,} gaps, and the model reads {model.longest:,} tokens: cut it"
+        )
     tokenizer, ids = model.tokenizer, []
     spelling = _Spelling(tokenizer)
     places, may_fill = [], []

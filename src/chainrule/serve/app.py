@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from fastapi import FastAPI, Request
-from fastapi.responses import Response
+from fastapi.responses import PlainTextResponse, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.staticfiles import StaticFiles
@@ -18,7 +18,8 @@ from starlette.types import Receive, Scope, Send
 
 from chainrule._version import __version__
 from chainrule.serve.api import chat, completions, inside, reading, runs, tasks, tokens
-from chainrule.serve.api.answers import add_error_handlers, answer_to, as_json, find_model
+from chainrule.serve.api.answers import add_error_handlers, answer_to, find_model, unless_gone
+from chainrule.serve.api.pieces import as_json, off_loop
 from chainrule.serve.guard import Guard, Rules
 from chainrule.serve.metrics import Meters
 from chainrule.serve.models import Models, Served
@@ -60,7 +61,7 @@ def make_app(
         app.include_router(part.router)
         direct.learn(part.router.routes)
     _add_routes(app)
-    _name_models(app, models)
+    _describe(app, models)
     return Guard(direct, rules or Rules(), app.state.meters)
 
 
@@ -75,9 +76,9 @@ def _add_routes(app: FastAPI) -> None:
     @app.get("/health")
     async def health() -> Response:
         """Say that the server answers."""
-        return as_json({"status": "ok"})
+        return await as_json({"status": "ok"})
 
-    @app.get("/metrics")
+    @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics(request: Request) -> Response:
         """Return counters of requests and tokens, for Prometheus."""
         text = request.app.state.meters.text()
@@ -86,12 +87,14 @@ def _add_routes(app: FastAPI) -> None:
     @app.get("/v1/models")
     async def list_models(request: Request) -> Response:
         """List the models that are served."""
-        return as_json({"object": "list", "data": [_described(one) for one in request.app.state.models.all()]})
+        return await as_json(
+            {"object": "list", "data": [_described(one) for one in request.app.state.models.all()]}
+        )
 
     @app.get("/v1/models/{name}")
     async def one_model(name: str, request: Request) -> Response:
         """Describe one of the models that are served."""
-        return as_json(_described(find_model(request, name)))
+        return await as_json(_described(find_model(request, name)))
 
 
 class _PageFiles(StaticFiles):
@@ -103,9 +106,32 @@ class _PageFiles(StaticFiles):
         return response
 
 
-def _name_models(app: FastAPI, models: Models) -> None:
-    """Have /openapi.json list the models, in every request that names one."""
+_ERRORS = {
+    "400": "What is asked for cannot be done.",
+    "404": "There is no such model, or run.",
+    "default": "Any other error.",
+}
+
+
+def _describe(app: FastAPI, models: Models) -> None:
+    """Have /openapi.json list the models, in every request that names one, and the errors that there are."""
     schema = app.openapi()
+    properties: dict[str, Any] = {name: {"type": "string"} for name in ("message", "type")}
+    properties |= {name: {"type": ["string", "null"]} for name in ("param", "code")}
+    error = {"type": "object", "properties": {"error": {"type": "object", "properties": properties}}}
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    schema["components"]["schemas"] |= {"Error": error}
+    for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own, which are not sent
+        schema["components"]["schemas"].pop(name, None)
+    for path in schema["paths"].values():
+        for operation in path.values():
+            answers = operation["responses"]
+            answers.pop("422", None)
+            answers |= {status: {"description": text, "content": content} for status, text in _ERRORS.items()}
+            if "requestBody" not in operation and "parameters" not in operation:
+                del answers["400"], answers["404"]
+    for name in ("completions", "chat/completions", "responses"):
+        schema["paths"][f"/v1/{name}"]["post"]["responses"]["200"]["content"]["text/event-stream"] = {}
     names = [{"type": "string", "enum": [served.name for served in models.all()]}, {"type": "null"}]
     for component in schema["components"]["schemas"].values():
         if "model" in component.get("properties", {}):
@@ -161,7 +187,9 @@ class Direct:
         scope["route"], scope["app"] = route, self._app
         request = Request(scope, receive)
         try:
-            response: Response = await route.endpoint(body_class.model_validate_json(await request.body()), request)
+            content = await request.body()
+            body = await off_loop(len(content), lambda: body_class.model_validate_json(content))
+            response: Response = await unless_gone(request, route.endpoint(body, request))
         except Exception as error:
             response = answer_to(error)
         await response(scope, receive, send)

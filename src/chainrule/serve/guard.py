@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chainrule.serve.api.answers import error_body
@@ -38,6 +38,8 @@ class Rules:
 
     hosts: frozenset[str] = frozenset(LOCAL)
     """Names of the server, without port."""
+    origins: frozenset[str] = frozenset()
+    """Addresses of other servers whose pages may use this one, such as http://localhost:3000."""
     key: str | None = None
     open_paths: Sequence[str] = field(default=("/health", "/", "/page/", "/reports/"))
     """Paths that need no key; one that ends in a slash stands for all below it."""
@@ -61,6 +63,12 @@ class Guard:
             await self.app(scope, receive, send)
             return
         began, status = time.perf_counter(), 500
+        origin = next((value for name, value in scope["headers"] if name == b"origin"), b"")
+        own_headers = [*_SAFE]
+        if self.rules.origins:
+            own_headers.append((b"vary", b"Origin"))
+            if origin.decode("latin-1") in self.rules.origins:
+                own_headers += [(b"access-control-allow-origin", origin)]
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -69,7 +77,7 @@ class Guard:
                 headers = [*message.get("headers", ())]
                 own = {name.lower() for name, _ in headers}
                 # a route may have a policy of its own; two would both hold
-                message["headers"] = headers + [one for one in _SAFE if one[0] not in own]
+                message["headers"] = headers + [one for one in own_headers if one[0] not in own]
             await send(message)
 
         try:
@@ -84,17 +92,30 @@ class Guard:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         if self.closing:
             return _refused(503, "the server is shutting down", "server_error", {**_CLOSE, "Retry-After": "1"})
+        if sum(name == b"host" for name, _ in scope["headers"]) > 1:
+            return _refused(400, "a request has one Host", "invalid_request_error")
         if _name(headers.get(b"host", "")) not in self.rules.hosts:
             return _refused(403, "this server does not answer to that Host", "permission_error")
         origin = headers.get(b"origin")
-        if origin is not None and urlsplit(origin).hostname not in self.rules.hosts:
+        if origin is not None and not self._may_ask(origin):
             return _refused(403, "this server does not answer to pages of that Origin", "permission_error")
+        if scope["method"] == "OPTIONS" and origin in self.rules.origins:
+            return Response(status_code=204, headers=_PREFLIGHT)  # asked before the request itself, without the key
         length = headers.get(b"content-length", "0")
         if length.isdigit() and int(length) > MOST_BYTES:
             return _refused(413, _TOO_LONG, "invalid_request_error", _CLOSE)
         if self.rules.needs_key(scope["path"]) and not self._has_key(headers.get(b"authorization", "")):
             return _refused(401, "a key is needed: send it as 'Authorization: Bearer KEY'", "authentication_error")
         return None
+
+    def _may_ask(self, origin: str) -> bool:
+        """Return True if pages of an origin may send requests."""
+        if origin in self.rules.origins:
+            return True
+        try:
+            return urlsplit(origin).hostname in self.rules.hosts
+        except ValueError:  # such as http://[::1
+            return False
 
     def _has_key(self, authorization: str) -> bool:
         scheme, _, given = authorization.partition(" ")
@@ -112,6 +133,11 @@ _SAFE = [
 ]
 
 
+_PREFLIGHT = {
+    "Access-Control-Allow-Methods": "GET, POST",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type",
+    "Access-Control-Max-Age": "600",
+}
 _CLOSE = {"Connection": "close"}  # the rest of the request is not read
 _TOO_LONG = f"a request has {MOST_BYTES:,} bytes at most"
 
@@ -139,7 +165,8 @@ class _Bounded:
 
 
 def _name(host: str) -> str:
-    """Return the name in a Host header, without the port."""
+    """Return the name in a Host header, without the port, in small letters."""
+    host = host.lower()
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and ":" in host else host

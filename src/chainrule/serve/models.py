@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
 
 from chainrule.contract.kinds import load
-from chainrule.contract.lm import LanguageModel, prepare
+from chainrule.contract.lm import LanguageModel, prepare, read
 from chainrule.contract.model import Model
 from chainrule.errors import ChainruleError, FolderError, ModelError
 from chainrule.folder import MANIFEST
-from chainrule.serve.batching.scheduler import Limits, Scheduler
+from chainrule.serve.batching.scheduler import READ_AT_ONCE, Limits, Scheduler
+
+SomeModel = TypeVar("SomeModel", bound=Model)
+_LOG = logging.getLogger("chainrule.serve")
 
 
 class UnknownModelError(ChainruleError):
@@ -36,7 +43,18 @@ class Served:
     @property
     def lm(self) -> LanguageModel:
         """The model, if it predicts text; else an error says what it does instead."""
-        return LanguageModel.expect(self.model)
+        return self.expect(LanguageModel.expect)
+
+    def expect(self, contract: Callable[[Model], SomeModel]) -> SomeModel:
+        """Return the model if it keeps a contract; else an error names the route for it."""
+        try:
+            return contract(self.model)
+        except ModelError:
+            model = self.model
+            route = "/v1/completions" if isinstance(model, LanguageModel) else f"/v1/{model.verb}"
+            raise ModelError(
+                f"{self.name} is a model of the kind {model.kind}, which can {model.purpose}: {route} is for it"
+            ) from None
 
 
 class Models:
@@ -52,9 +70,14 @@ class Models:
         self._served: dict[str, Served] = {}
         self._retired: list[Served] = []
 
-    def load(self) -> None:
-        """Load all models, before the server starts: faults of a folder should be known then."""
-        self._served = {name: self._loaded(name) for name in self._folders}
+    def load(self, say: Callable[[str], None] = lambda message: None) -> None:
+        """Load all models, before the server starts: faults of a folder should be known then.
+
+        `say` is called with what is loaded next.
+        """
+        for number, name in enumerate(self._folders, start=1):
+            say(f"Loading {name} ({number} of {len(self._folders)})")
+            self._served[name] = self._loaded(name)
 
     def _loaded(self, name: str) -> Served:
         folder = self._folders[name]
@@ -62,6 +85,9 @@ class Models:
         model = load(folder, device=self._device, dtype=self._dtype)
         if isinstance(model, LanguageModel):
             prepare(model)
+            if model.capabilities.is_compiled:  # compiled here, not while the first long prompt is read
+                ids_BT = np.zeros((2, READ_AT_ONCE), dtype=np.int64)
+                read(model, model.extend(model.start(2), ids_BT), ids_BT)
         return Served(name, folder, model, Scheduler(model, self._limits), int(time.time()), version)
 
     def start(self) -> None:
@@ -83,19 +109,33 @@ class Models:
         if name is None:
             return next(iter(self._served.values()))
         if name not in self._served:
-            raise UnknownModelError(f"no model is called {name!r}; there are: {', '.join(self._served)}")
+            raise UnknownModelError(f"no model is called {name[:100]!r}; there are: {', '.join(self._served)}")
         return self._served[name]
 
     async def watch(self, seconds: float = 1.0) -> None:
-        """Load folders again that are replaced: new requests go to the new model, old ones end on the old one."""
+        """Load folders again that are replaced: new requests go to the new model, old ones end on the old one.
+
+        A folder that cannot be loaded is reported once; the old model stays, and the folder is tried again.
+        """
+        reported: dict[str, tuple[tuple[int, ...], str]] = {}
         while True:
             await asyncio.sleep(seconds)
             for name, served in [*self._served.items()]:
-                if _version(served.folder) == served.version:
+                version = _version(served.folder)
+                if version == served.version:
                     continue
                 try:
                     fresh = await asyncio.to_thread(self._loaded, name)
-                except ChainruleError:  # a folder that is being written; it is tried again
+                except Exception as error:  # whatever it is, the other folders are watched on
+                    if reported.get(name) != (version, str(error)):
+                        reported[name] = version, str(error)
+                        is_known = isinstance(error, ChainruleError)
+                        _LOG.warning(
+                            "%s was replaced and cannot be loaded; the old model stays: %s",
+                            name,
+                            error,
+                            exc_info=None if is_known else error,
+                        )
                     continue
                 fresh.scheduler.start()
                 self._served[name] = fresh

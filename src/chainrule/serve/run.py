@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import signal
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -21,6 +24,7 @@ from chainrule.serve.models import Models
 DRAIN_SECONDS = 25.0
 """How long texts under way may go on after SIGTERM; then they end with an error."""
 _LAST_SECONDS = 4  # for those errors to reach their clients
+_GRACE_SECONDS = 2  # after which the process ends, whatever is under way: the unit file allows 35 in all
 _LATE_SECONDS = 0.5  # in which requests that were sent before SIGTERM, and not read yet, get an answer
 
 
@@ -68,7 +72,8 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         if not self._guard.closing:
             self._guard.closing = True
-            loop.call_later(DRAIN_SECONDS, self._models.close)
+            _later(DRAIN_SECONDS, self._models.close)
+            _later(DRAIN_SECONDS + _LAST_SECONDS + _GRACE_SECONDS, lambda: os._exit(1))
             # connections are closed only then: the request on one that is closed at once might not have been read
             loop.call_later(_LATE_SECONDS, self._exit)
         elif sig == signal.SIGINT:  # a second Ctrl-C ends it at once, as in uvicorn
@@ -79,6 +84,13 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
+def _later(seconds: float, act: Callable[[], None]) -> None:
+    """Do something later by a thread of its own, which does not wait for an event loop that is busy."""
+    timer = threading.Timer(seconds, act)
+    timer.daemon = True
+    timer.start()
+
+
 def serve(
     models: Models,
     *,
@@ -86,18 +98,20 @@ def serve(
     port: int = 8000,
     key: str | None = None,
     hosts: tuple[str, ...] = (),
+    origins: tuple[str, ...] = (),
     reload: bool = False,
     runs_below: Path | None = None,
     say: Callable[[str], None] | None = None,
 ) -> None:
     """Serve loaded models until SIGTERM or Ctrl-C; `say` is called with the address once it listens.
 
-    `hosts` are more names of the server; `runs_below` is a folder whose trainings are shown. An address that others
-    can reach needs a key.
+    `hosts` are more names of the server; pages of `origins`, such as http://localhost:3000, may use it too;
+    `runs_below` is a folder whose trainings are shown. An address that others can reach needs a key.
     """
     if host not in LOCAL and not key:
         raise SettingsError(f"{host} can be reached by others: set a key, by --key-file or CHAINRULE_KEY")
-    rules = Rules(frozenset({*LOCAL, host, *hosts} - {"0.0.0.0", "::"}), key)
+    names = {one.lower() for one in (*LOCAL, host, *hosts)} - {"0.0.0.0", "::"}
+    rules = Rules(frozenset(names), frozenset(map(_origin, origins)), key)
     guard = make_app(models, rules, reload=reload, runs_below=runs_below)
     listening = _listen(host, port)
     config = uvicorn.Config(
@@ -119,6 +133,14 @@ def serve(
             say(f"http://{name}:{listening.getsockname()[1]}")
 
     _Server(config, guard, models, started).run(sockets=[listening])
+
+
+def _origin(given: str) -> str:
+    """Return an origin as browsers write it."""
+    found = re.fullmatch(r"(https?://[^/?#@\s]+)/?", given.lower())
+    if found is None:
+        raise SettingsError(f"{given!r} is no address of pages: write it as http://localhost:3000")
+    return found[1]
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -26,8 +26,8 @@ def laws_for(lm: LanguageModel) -> list[str]:
 def check_laws(lm: LanguageModel) -> list[str]:
     """Check every law that the model should keep; the error names the first that it breaks.
 
-    Returns the laws of fast paths that the model does not offer, which compared nothing. Some laws try every text of
-    two or three tokens, so the vocabulary should be small.
+    Returns the laws of fast paths that the model does not offer, which compared nothing. Some laws try every text
+    of two or three tokens, so the vocabulary should be small.
     """
     if lm.tokenizer.vocab_size > MOST_TOKENS:
         raise ValueError(

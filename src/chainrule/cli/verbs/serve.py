@@ -26,6 +26,12 @@ from chainrule.errors import MissingExtraError, SettingsError
     "--allow-host NAME", "Another name by which the server may be called; repeatable.", name="hosts", multiple=True
 )
 @opt.option(
+    "--allow-origin ORIGIN",
+    "Let pages of another address, such as http://localhost:3000, use the server; repeatable.",
+    name="origins",
+    multiple=True,
+)
+@opt.option(
     "--rows INTEGER", "Texts of a model that are generated together.", type=click.IntRange(1, 4096), default=64
 )
 @opt.option(
@@ -62,14 +68,14 @@ def serve(folders: tuple[str, ...], key_file: Path | None, **options: Any) -> No
         raise MissingExtraError(error.name or "fastapi", "serve", "serving models") from None
     limits = Limits(options["rows"], options["queue"])
     models = Models(named_folders(folders), limits, options["device"], options["dtype"])
-    models.load()
+    models.load(lambda message: say(console(), message))
     opt.note_slow_precision(*(one.model for one in models.all()))
     names = ", ".join(one.name for one in models.all())
 
     def started(address: str) -> None:
         say(console(), f"Serving {names} at {address}; Ctrl-C stops it")
 
-    named = {name: options[name] for name in ("host", "port", "hosts", "reload", "runs_below")}
+    named = {name: options[name] for name in ("host", "port", "hosts", "origins", "reload", "runs_below")}
     run(models, key=_key(key_file), say=started, **named)
 
 

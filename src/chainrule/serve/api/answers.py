@@ -6,18 +6,19 @@ Errors have the shape of OpenAI's, so that its clients raise their own exception
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from chainrule.errors import ChainruleError
+from chainrule.serve.api.pieces import compact_json, is_small, long_json
 from chainrule.serve.batching.requests import PAUSE, BusyError, ClosingError
 from chainrule.serve.models import Models, Served, UnknownModelError
 from chainrule.serve.runs import UnknownRunError
@@ -34,6 +35,8 @@ _STATUS: tuple[tuple[type[ChainruleError], int, str, str | None], ...] = (
     (ClosingError, 503, "server_error", "shutting_down"),
     (ChainruleError, 400, "invalid_request_error", None),
 )
+_FORMS = ("body", "str", "int", "float", "bool")
+_MOST_FORMS = 4
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
 
@@ -46,9 +49,7 @@ def find_model(request: Request, name: str | None) -> Served:
     return models.find(name)
 
 
-async def in_bulk(
-    request: Request, served: Served, key: Hashable, items: Sequence[Any], work: Callable[[Any], Any]
-) -> list[Any]:
+async def in_bulk(served: Served, key: Hashable, items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
     """Return what `work` gives for each item, on the thread of the model; texts are generated in between.
 
     Items of other requests that wait under the same key are done in one go.
@@ -59,7 +60,7 @@ async def in_bulk(
             yield work(item)
             yield PAUSE
 
-    return await unless_gone(request, served.scheduler.bulk(key, items, run))
+    return await served.scheduler.bulk(key, items, run)
 
 
 async def unless_gone(request: Request, work: Awaitable[Result]) -> Result:
@@ -90,27 +91,23 @@ async def unless_gone(request: Request, work: Awaitable[Result]) -> Result:
 # -- answers ----------------------------------------------------------------------------------------------
 
 
-def compact_json(value: Any) -> str:
-    """Write a value as JSON without spaces."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def as_json(body: Any) -> Response:
-    """Answer in JSON, written without a schema in between, which would take longer than many a model."""
-    return Response(compact_json(body), media_type="application/json")
-
-
 def event_stream(chunks: AsyncIterator[dict[str, Any]], *, named: bool = False) -> StreamingResponse:
     """Answer by server-sent events, one for each chunk; an error ends them. `named`: with their types."""
 
-    async def lines() -> AsyncIterator[str]:
+    async def lines() -> AsyncIterator[str | bytes]:
         try:
             async for chunk in chunks:
                 name = f"event: {chunk['type']}\n" if named else ""
-                yield f"{name}data: {compact_json(chunk)}\n\n"
+                if is_small(chunk):
+                    yield f"{name}data: {compact_json(chunk)}\n\n"
+                    continue
+                yield f"{name}data: "
+                for part in await long_json(chunk):
+                    yield part
+                yield "\n\n"
         except Exception as error:
             body = error_answer(error)[1]
-            yield f"data: {json.dumps({'type': 'error', **body['error']} if named else body)}\n\n"
+            yield f"data: {compact_json({'type': 'error', **body['error']} if named else body)}\n\n"
         if not named:
             yield "data: [DONE]\n\n"
 
@@ -136,9 +133,7 @@ def error_answer(error: Exception) -> tuple[int, dict[str, Any]]:
 def answer_to(error: Exception) -> JSONResponse:
     """Answer a request that failed, or that has a field that is not as it should be: name the first such field."""
     if isinstance(error, RequestValidationError | ValidationError):
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part != "body")
-        message = first["msg"].removeprefix("Value error, ")
+        where, message = _first_fault([*error.errors()])
         text = f"{where}: {message}" if where else message
         return JSONResponse(error_body(text, "invalid_request_error", where or None), 400)
     if isinstance(error, HTTPException):
@@ -148,6 +143,24 @@ def answer_to(error: Exception) -> JSONResponse:
     if status == 500:
         _LOG.error("a request failed: %s", type(error).__name__, exc_info=error)
     return JSONResponse(body, status, {"Retry-After": str(RETRY_SECONDS)} if status in (429, 503) else None)
+
+
+def _first_fault(errors: list[dict[str, Any]]) -> tuple[str, str]:
+    """Return the first field with a fault, and what should be there: where several forms are possible, each."""
+
+    def field(error: dict[str, Any]) -> tuple[str, ...]:
+        # between the names of fields stand the forms that were tried, such as list[constrained-str]
+        return tuple(
+            str(part)
+            for part in error["loc"]
+            if re.fullmatch(r"\d+|[a-z]+(_[a-z]+)*", str(part)) and part not in _FORMS
+        )
+
+    first = field(errors[0])
+    where = ".".join(first)
+    name = first[:1]
+    messages = [error["msg"].removeprefix("Value error, ") for error in errors if field(error)[:1] == name]
+    return where, "; or: ".join(dict.fromkeys(messages[:_MOST_FORMS] if where else messages[:1]))
 
 
 def add_error_handlers(app: FastAPI) -> None:

@@ -10,14 +10,16 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from chainrule.contract.lm import LanguageModel
-from chainrule.serve.api.answers import as_json, event_stream, find_model, unless_gone
+from chainrule.serve.api.answers import event_stream, find_model
 from chainrule.serve.api.completions import Job, all_of
+from chainrule.serve.api.pieces import as_json, off_loop
 from chainrule.serve.api.schemas import ChatRequest, Message, ResponseRequest
 from chainrule.serve.api.texts import Choice
 
@@ -35,6 +37,10 @@ def conversation(lm: LanguageModel, messages: Sequence[Message]) -> str:
     return "\n".join([*parts, "Assistant:"])
 
 
+async def _prompt(lm: LanguageModel, messages: Sequence[Message]) -> str:
+    return await off_loop(sum(len(one.text) for one in messages), lambda: conversation(lm, messages))
+
+
 def turn_ends(lm: LanguageModel) -> tuple[str, ...]:
     """Return the texts that end the assistant's turn: another speaker's name."""
     before = "\n" if lm.context == "stream" else " "
@@ -48,7 +54,7 @@ async def chat_completions(body: ChatRequest, request: Request) -> Response:
     job = Job(
         served,
         body,
-        [conversation(served.lm, body.messages)],
+        [await _prompt(served.lm, body.messages)],
         body.max_completion_tokens or body.max_tokens or DEFAULT_TOKENS,
         n=body.n or 1,
         stops=(*body.stops, *turn_ends(served.lm)),
@@ -57,17 +63,18 @@ async def chat_completions(body: ChatRequest, request: Request) -> Response:
     pieces, head = job.pieces(), job.head("chatcmpl", f"chat.completion{'.chunk' if body.stream else ''}")
     if body.stream:
         return event_stream(_chat_chunks(job, pieces, head, body.sends_usage))
-    await unless_gone(request, all_of(pieces))
+    await all_of(pieces)
+    each = 1 + (job.alternatives or 0)
     answers = [
         {
             "index": choice.index,
             "message": {"role": "assistant", "content": _text(choice), "refusal": None},
-            "logprobs": _chat_tokens(choice),
+            "logprobs": await off_loop(each * choice.new_tokens, partial(_chat_tokens, choice)),
             "finish_reason": choice.finish,
         }
         for choice in job.choices[0]
     ]
-    return as_json({**head, "choices": answers, "usage": job.usage()})
+    return await as_json({**head, "choices": answers, "usage": await job.usage()})
 
 
 async def _chat_chunks(
@@ -80,13 +87,15 @@ async def _chat_chunks(
     for choice in job.choices[0]:
         yield chunk(choice, {"role": "assistant", "content": ""}, None)
     async for choice, text in pieces:
+        if len(choice.text) == len(text):  # as in `_text`
+            text = text.removeprefix(" ")
         log_probs = _chat_tokens(choice)
         if text or log_probs:
             yield chunk(choice, {"content": text}, None, log_probs)
         if choice.finish:
             yield chunk(choice, {}, choice.finish)
     if sends_usage:
-        yield {**head, "choices": [], "usage": job.usage()}
+        yield {**head, "choices": [], "usage": await job.usage()}
 
 
 def _text(choice: Choice) -> str:
@@ -121,13 +130,13 @@ async def responses(body: ResponseRequest, request: Request) -> Response:
     messages = [Message(role="user", content=body.input)] if isinstance(body.input, str) else [*body.input]
     if body.instructions:
         messages.insert(0, Message(role="system", content=body.instructions))
-    prompt, most = conversation(served.lm, messages), body.max_output_tokens or DEFAULT_TOKENS
+    prompt, most = await _prompt(served.lm, messages), body.max_output_tokens or DEFAULT_TOKENS
     job = Job(served, body, [prompt], most, stops=turn_ends(served.lm))
     pieces, response = job.pieces(), _Response(job, body)
     if body.stream:
         return event_stream(response.events(pieces), named=True)
-    await unless_gone(request, all_of(pieces))
-    return as_json(response.to_json("completed"))
+    await all_of(pieces)
+    return await as_json(await response.to_json("completed"))
 
 
 class _Response:
@@ -138,7 +147,7 @@ class _Response:
         self.id, self.item = f"resp_{secrets.token_hex(12)}", f"msg_{secrets.token_hex(12)}"
         self.created = int(time.time())
 
-    def to_json(self, status: str) -> dict[str, Any]:
+    async def to_json(self, status: str) -> dict[str, Any]:
         """Return the whole answer."""
         asked, done = self.asked, status == "completed"
         cut = done and self.choice.finish == "length"
@@ -152,18 +161,18 @@ class _Response:
             "instructions": asked.instructions,
             "max_output_tokens": asked.max_output_tokens,
             "model": self.job.served.name,
-            "output": [self._message("completed", [self._part()])] if done else [],
+            "output": [self._whole_message()] if done else [],
             "parallel_tool_calls": False,
             "tool_choice": "none",
             "tools": [],
             "temperature": asked.temperature,
             "top_p": asked.top_p,
             "metadata": {},
-            "usage": self._usage() if done else None,
+            "usage": await self._usage() if done else None,
         }
 
-    def _usage(self) -> dict[str, Any]:
-        counts = self.job.usage()
+    async def _usage(self) -> dict[str, Any]:
+        counts = await self.job.usage()
         return {
             "input_tokens": counts["prompt_tokens"],
             "input_tokens_details": {"cached_tokens": 0},
@@ -174,6 +183,10 @@ class _Response:
 
     def _message(self, status: str, content: list[Any]) -> dict[str, Any]:
         return {"type": "message", "id": self.item, "status": status, "role": "assistant", "content": content}
+
+    def _whole_message(self) -> dict[str, Any]:
+        status = "incomplete" if self.choice.finish == "length" else "completed"
+        return self._message(status, [self._part()])
 
     def _part(self) -> dict[str, Any]:
         return {"type": "output_text", "text": _text(self.choice), "annotations": []}
@@ -188,8 +201,8 @@ class _Response:
             return {"type": f"response.{kind}", "sequence_number": number - 1, **fields}
 
         place = {"item_id": self.item, "output_index": 0, "content_index": 0}
-        yield event("created", response=self.to_json("in_progress"))
-        yield event("in_progress", response=self.to_json("in_progress"))
+        yield event("created", response=await self.to_json("in_progress"))
+        yield event("in_progress", response=await self.to_json("in_progress"))
         yield event("output_item.added", output_index=0, item=self._message("in_progress", []))
         yield event("content_part.added", **place, part={"type": "output_text", "text": "", "annotations": []})
         sent = ""
@@ -199,6 +212,6 @@ class _Response:
                 yield event("output_text.delta", **place, delta=new, logprobs=[])
         yield event("output_text.done", **place, text=sent, logprobs=[])
         yield event("content_part.done", **place, part=self._part())
-        yield event("output_item.done", output_index=0, item=self._message("completed", [self._part()]))
-        final = self.to_json("completed")
+        yield event("output_item.done", output_index=0, item=self._whole_message())
+        final = await self.to_json("completed")
         yield event(final["status"], response=final)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from chainrule.serve.api.answers import as_json, event_stream, find_model, unless_gone
+from chainrule.serve.api.answers import event_stream, find_model
+from chainrule.serve.api.pieces import as_json, check_entries, in_pieces, off_loop
 from chainrule.serve.api.schemas import CompletionRequest, Prompt, Sampling
 from chainrule.serve.api.texts import Choice, check_prompt, prompt_text, prompt_tokens
 from chainrule.serve.batching.requests import Ask, Started
@@ -42,6 +45,8 @@ class Job:
         """
         self.served, self.lm, self.request, self.max_tokens = served, served.lm, request, max_tokens
         self.alternatives, self._heal = alternatives, heal and alternatives is None
+        if alternatives is not None and not getattr(request, "stream", False):
+            check_entries(len(prompts) * n * max_tokens, alternatives)
         for prompt in prompts:
             check_prompt(self.lm, prompt)
         self.choices = [
@@ -57,21 +62,30 @@ class Job:
 
     async def score_prompts(self) -> None:
         """List the tokens of the prompts as well."""
-        rows = [prompt_tokens(self.lm, some[0].prompt) for some in self.choices]
-        top = self.alternatives or 0
+        prompts, top = [some[0].prompt for some in self.choices], self.alternatives or 0
+        rows = await in_pieces(sum(map(len, prompts)), (prompt_tokens(self.lm, prompt) for prompt in prompts))
+        check_entries(sum(len(row) * len(some) for row, some in zip(rows, self.choices, strict=True)), top)
         for some, ids, scored in zip(self.choices, rows, await score_ids(self.served, rows, top), strict=True):
-            for choice in some:
-                assert choice.tokens is not None
-                choice.tokens.add(ids, scored.log_probs, scored.tops)
+            listed = some[0].tokens
+            assert listed is not None
+            await in_pieces(10 * len(ids) * (1 + top), listed.add(ids, scored.log_probs, scored.tops))
+            for choice in some[1:]:
+                choice.tokens = listed.copy()
+
+    async def prompt_texts(self) -> dict[Prompt, str]:
+        """Return the text of each prompt."""
+        prompts = [some[0].prompt for some in self.choices]
+        texts = await in_pieces(sum(map(len, prompts)), (prompt_text(self.lm, prompt) for prompt in prompts))
+        return dict(zip(prompts, texts, strict=True))
 
     def pieces(self) -> AsyncIterator[tuple[Choice, str]]:
         """Yield each new piece of all texts, until all of them have ended."""
         strategy, seed = self.request.strategy(self.lm.tokenizer.vocab_size), self.request.drawn_seed()
-        parts = []
-        for p, some in enumerate(self.choices):
+        parts, seen = [], Counter[Prompt]()
+        for some in self.choices:
             prompt, n, top = some[0].prompt, len(some), self.alternatives or 0
-            copy = n * sum(other[0].prompt == prompt for other in self.choices[:p])
-            ask = Ask(prompt, strategy, self.max_tokens, n, seed, top, copy, self._heal)
+            ask = Ask(prompt, strategy, self.max_tokens, n, seed, top, seen[prompt], self._heal)
+            seen[prompt] += n
             parts.append(self._generated(some, ask))
         return parts[0] if len(parts) == 1 else _merged(parts)
 
@@ -82,17 +96,18 @@ class Job:
             async for event in ticket.events():
                 choice = choices[event.row]
                 if isinstance(event, Started):
-                    choice.start(event)
+                    await off_loop(len(choice.prompt), partial(choice.start, event))
                 elif choice.finish is None:
-                    yield choice, choice.add(event)
+                    yield choice, await off_loop(choice.work_of(event), partial(choice.add, event))
                     if all(one.finish for one in choices):
                         return
         finally:
             ticket.cancel()
 
-    def usage(self) -> dict[str, int]:
+    async def usage(self) -> dict[str, int]:
         """Return how many tokens were read and generated."""
-        read = sum(self._tokens_of_prompt(some[0]) for some in self.choices)
+        size = sum(len(some[0].prompt) for some in self.choices)
+        read = sum(await in_pieces(size, (self._tokens_of_prompt(some[0]) for some in self.choices)))
         new = sum(choice.new_tokens for some in self.choices for choice in some)
         return {"prompt_tokens": read, "completion_tokens": new, "total_tokens": read + new}
 
@@ -159,20 +174,21 @@ async def completions(body: CompletionRequest, request: Request) -> Response:
     if body.stream:
         return event_stream(_chunks(job, body, head))
     if job.max_tokens:
-        await unless_gone(request, all_of(job.pieces()))
+        await all_of(job.pieces())
     count, chosen = body.n or 1, []
     for some in job.choices:  # if more were generated than are sent, those with the highest mean ln p
         chosen += sorted(some, key=lambda one: -one.mean_log_prob)[:count] if len(some) > count else some
+    echoed = await job.prompt_texts() if body.echo else {}
     choices = [
         {
             "index": index,
-            "text": (prompt_text(job.lm, choice.prompt) if body.echo else "") + choice.text,
+            "text": echoed.get(choice.prompt, "") + choice.text,
             "logprobs": choice.tokens.take() if choice.tokens else None,
             "finish_reason": choice.finish or "length",
         }
         for index, choice in enumerate(chosen)
     ]
-    return as_json({**head, "choices": choices, "usage": job.usage()})
+    return await as_json({**head, "choices": choices, "usage": await job.usage()})
 
 
 async def _chunks(job: Job, body: CompletionRequest, head: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
@@ -182,12 +198,13 @@ async def _chunks(job: Job, body: CompletionRequest, head: dict[str, Any]) -> As
         return {**head, "choices": [piece]}
 
     if body.echo:
+        texts = await job.prompt_texts()
         for some in job.choices:
             for choice in some:
-                yield chunk(choice, prompt_text(job.lm, choice.prompt), None if job.max_tokens else "length")
+                yield chunk(choice, texts[choice.prompt], None if job.max_tokens else "length")
     if job.max_tokens:
         async for choice, text in job.pieces():
             if text or choice.finish or choice.tokens:
                 yield chunk(choice, text, choice.finish)
     if body.sends_usage:
-        yield {**head, "choices": [], "usage": job.usage()}
+        yield {**head, "choices": [], "usage": await job.usage()}

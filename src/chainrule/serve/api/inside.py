@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -21,7 +22,8 @@ from chainrule.explanation.reading import text_ids, token_of
 from chainrule.seq2seq.alignments import align_ids
 from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.seq2seq.translate import translate
-from chainrule.serve.api.answers import as_json, find_model, in_bulk
+from chainrule.serve.api.answers import find_model, in_bulk
+from chainrule.serve.api.pieces import as_json
 from chainrule.serve.api.schemas import InsideRequest, NeighboursRequest
 from chainrule.serve.api.texts import LOWEST
 from chainrule.system.progress import SILENT, Silent
@@ -39,6 +41,7 @@ HIDDEN = 24
 LIKELY = 10
 """The most likely tokens that are sent, and the most of those that a block would give."""
 DIGITS = 4
+_COPIES = asyncio.Semaphore(1)
 
 
 class LookRequest(InsideRequest):
@@ -58,8 +61,12 @@ async def inside(body: LookRequest, request: Request) -> Response:
     """
     served = find_model(request, body.model)
     look = _way_to_look(served.model)
-    (found,) = await in_bulk(request, served, "inside", [body], lambda asked: look(served.model, asked))
-    return as_json({"object": "inside", "model": served.name, "kind": served.model.kind, **found})
+    if look is look_at_network:  # it makes a copy, which needs no turn of the model's thread; one at a time
+        async with _COPIES:
+            found = await asyncio.to_thread(look_at_network, served.lm, body)
+    else:
+        (found,) = await in_bulk(served, "inside", [body], lambda asked: look(served.model, asked))
+    return await as_json({"object": "inside", "model": served.name, "kind": served.model.kind, **found})
 
 
 @router.post("/v1/neighbours")
@@ -72,8 +79,8 @@ async def nearest(body: NeighboursRequest, request: Request) -> Response:
         data = [one._asdict() | {"similarity": round(one.similarity, 6)} for one in found]
         return {"id": token.id, "token": token.token, "data": data}
 
-    (found,) = await in_bulk(request, served, "neighbours", [body], search)
-    return as_json({"object": "neighbours", "model": served.name, **found})
+    (found,) = await in_bulk(served, "neighbours", [body], search)
+    return await as_json({"object": "neighbours", "model": served.name, **found})
 
 
 class _Notes(Silent):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,18 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from chainrule.arrays import PAD, to_numpy
-from chainrule.contract.lm import LanguageModel
+from chainrule.contract.lm import LanguageModel, State
 from chainrule.decode.generate import context_of, end_of, prompt_ids, text_only
 from chainrule.decode.sample import scores_for
 from chainrule.decode.strategies import normalised
 from chainrule.decode.top import top_k
-from chainrule.serve.api.answers import as_json, find_model, in_bulk, unless_gone
+from chainrule.serve.api.answers import find_model
+from chainrule.serve.api.pieces import as_json, check_entries, in_pieces, off_loop
 from chainrule.serve.api.schemas import BeamRequest, NextRequest, ScoreRequest
 from chainrule.serve.api.texts import NEARBY, bounded
 from chainrule.serve.batching.requests import PAUSE
-from chainrule.serve.scoring import score_ids
+from chainrule.serve.batching.scheduler import READ_AT_ONCE
+from chainrule.serve.scoring import ScoredIds, score_ids
 from chainrule.tokens.base import utf8
 from chainrule.tokens.spelling import text_spans
 
@@ -37,36 +39,14 @@ async def score(body: ScoreRequest, request: Request) -> Response:
     served = find_model(request, body.model)
     lm = served.lm
     text = utf8(body.text.replace("\r\n", "\n"))
-    ids = [int(token) for token in lm.tokenizer.encode_lines(text)] if text else []
-    (found,) = await unless_gone(request, score_ids(served, [ids], body.top))
-    spans = text_spans(lm.tokenizer, text, ids)
-    tokens = []
-    for place, (token, log_prob, (start, end)) in enumerate(zip(ids, found.log_probs, spans, strict=True)):
-        entry: dict[str, Any] = {
-            "id": token,
-            "token": lm.tokenizer.token(token),
-            "start": start,
-            "end": end,
-            "log_prob": bounded(log_prob),
-            "bits": bounded(-log_prob / math.log(2)) if math.isfinite(log_prob) else -bounded(log_prob),
-        }
-        if body.top:
-            entry["rank"] = found.ranks[place]
-            nearby = ids[max(0, place - NEARBY) : place]
-            entry["top"] = [
-                {
-                    "id": other,
-                    "token": lm.tokenizer.token(other),
-                    "text": lm.tokenizer.continuation(nearby, [other]),
-                    "log_prob": bounded(p),
-                }
-                for other, p in found.tops[place]
-            ]
-        tokens.append(entry)
+    ids = await off_loop(len(text), lambda: lm.tokenizer.encode_lines(text).tolist() if text else [])
+    check_entries(len(ids), body.top)
+    (found,) = await score_ids(served, [ids], body.top)
+    tokens = await in_pieces(len(ids) * (1 + body.top), _entries(lm, text, ids, found))
     # 0 less the sum: a text without tokens has 0 bits, not -0
     bits = 0 - math.fsum(found.log_probs) / math.log(2) if all(map(math.isfinite, found.log_probs)) else math.inf
     mean = bits / len(ids) if ids else 0.0
-    return as_json(
+    return await as_json(
         {
             "object": "score",
             "model": served.name,
@@ -80,6 +60,33 @@ async def score(body: ScoreRequest, request: Request) -> Response:
     )
 
 
+def _entries(lm: LanguageModel, text: bytes, ids: list[int], found: ScoredIds) -> Iterator[dict[str, Any]]:
+    """Yield what is sent of each token of a text."""
+    tokenizer, spans = lm.tokenizer, text_spans(lm.tokenizer, text, ids)
+    for place, (token, log_prob, (start, end)) in enumerate(zip(ids, found.log_probs, spans, strict=True)):
+        entry: dict[str, Any] = {
+            "id": token,
+            "token": tokenizer.token(token),
+            "start": start,
+            "end": end,
+            "log_prob": bounded(log_prob),
+            "bits": bounded(-log_prob / math.log(2)) if math.isfinite(log_prob) else -bounded(log_prob),
+        }
+        if found.tops:
+            entry["rank"] = found.ranks[place]
+            nearby = ids[max(0, place - NEARBY) : place]
+            entry["top"] = [
+                {
+                    "id": other,
+                    "token": tokenizer.token(other),
+                    "text": tokenizer.continuation(nearby, [other]),
+                    "log_prob": bounded(p),
+                }
+                for other, p in found.tops[place]
+            ]
+        yield entry
+
+
 @router.post("/v1/next")
 async def next_token(body: NextRequest, request: Request) -> Response:
     """Predict the next token after a prompt: p by the model, and q by the strategy, 0 for tokens it cuts off."""
@@ -87,10 +94,14 @@ async def next_token(body: NextRequest, request: Request) -> Response:
     lm = served.lm
     strategy = text_only(lm, body.strategy(lm.tokenizer.vocab_size))
 
-    def predict(prompt: str) -> dict[str, Any]:
-        ids = prompt_ids(lm, prompt)
+    def run(items: list[Any]) -> Iterator[Any]:
+        for prompt in items:
+            ids = prompt_ids(lm, prompt)
+            state = yield from read_in_parts(lm, ids)
+            yield predict(ids, state)
+
+    def predict(ids: list[int], state: State) -> dict[str, Any]:
         ids_BT = np.asarray([ids], dtype=np.int64).reshape(1, -1)
-        state = lm.extend(lm.start(1), ids_BT)
         log_probs_BV, from_BV = lm.next_log_probs(state), scores_for(lm, strategy, state)
         xp, device = array_namespace(log_probs_BV), log_probs_BV.device
         chosen_BV = normalised(strategy.apply(from_BV, lambda: xp.asarray(ids_BT, device=device)))
@@ -99,7 +110,7 @@ async def next_token(body: NextRequest, request: Request) -> Response:
             {
                 "id": token,
                 "token": lm.tokenizer.token(token),
-                "text": lm.tokenizer.continuation(ids, [token]),
+                "text": lm.tokenizer.continuation(ids[-NEARBY:], [token]),
                 "p": float(p_V[token]),
                 "q": float(q_V[token]),
             }
@@ -109,8 +120,8 @@ async def next_token(body: NextRequest, request: Request) -> Response:
         return {"tokens": tokens, "kept": int((q_V > 0).sum()), "entropy_bits": entropy_bits}
 
     key = "next", body.model_dump_json(exclude={"prompt"})
-    (found,) = await in_bulk(request, served, key, [body.prompt], predict)
-    return as_json({"object": "next", "model": served.name, **found})
+    (found,) = await served.scheduler.bulk(key, [body.prompt], run)
+    return await as_json({"object": "next", "model": served.name, **found})
 
 
 @router.post("/v1/beam")
@@ -124,8 +135,18 @@ async def beam(body: BeamRequest, request: Request) -> Response:
             yield from beam_tree(lm, prompt, body.width, body.max_tokens)
 
     key = "beam", body.width, body.max_tokens
-    found = await unless_gone(request, served.scheduler.bulk(key, [body.prompt], run))
-    return as_json({"object": "beam", "model": served.name, **found[0]})
+    found = await served.scheduler.bulk(key, [body.prompt], run)
+    return await as_json({"object": "beam", "model": served.name, **found[0]})
+
+
+def read_in_parts(lm: LanguageModel, ids: Sequence[int]) -> Generator[Any, None, State]:
+    """Return the state after a prompt; yield PAUSE after each part of a long one."""
+    state = lm.start(1)
+    for first in range(0, len(ids), READ_AT_ONCE):
+        if first:
+            yield PAUSE
+        state = lm.extend(state, np.asarray([ids[first : first + READ_AT_ONCE]], dtype=np.int64))
+    return state
 
 
 def beam_tree(lm: LanguageModel, prompt: str, width: int, steps: int) -> Iterator[Any]:
@@ -136,7 +157,7 @@ def beam_tree(lm: LanguageModel, prompt: str, width: int, steps: int) -> Iterato
     """
     end, never = end_of(lm), () if lm.tokenizer.unk is None else (lm.tokenizer.unk,)
     read = prompt_ids(lm, context_of(lm, prompt))
-    state = lm.extend(lm.start(1), np.asarray([read], dtype=np.int64).reshape(1, -1))
+    state = yield from read_in_parts(lm, read)
     nodes: list[dict[str, Any]] = []
     finished: list[dict[str, Any]] = []
     live: list[tuple[dict[str, Any] | None, list[int]]] = [(None, [])]  # the last node of each, and its tokens

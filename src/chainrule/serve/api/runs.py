@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, Response
 
 from chainrule.errors import MissingExtraError
-from chainrule.serve.api.answers import as_json
+from chainrule.serve.api.pieces import as_json
 from chainrule.serve.runs import Found, Runs, UnknownRunError, summary_of
 
 router = APIRouter()
@@ -29,12 +29,16 @@ REPORT_POLICY = (
 """
 
 
+class _Picture(Response):
+    media_type = "image/svg+xml"
+
+
 @router.get("/v1/runs")
 async def list_runs(request: Request) -> Response:
     """List the trainings and comparisons that exist now."""
     runs: Runs = request.app.state.runs
     data = await _in_thread(lambda: [_entry(runs, one) for one in runs.all()])
-    return as_json({"object": "list", "has_folder": runs.folder is not None, "data": data})
+    return await as_json({"object": "list", "has_folder": runs.folder is not None, "data": data})
 
 
 @router.get("/v1/runs/{name}")
@@ -57,10 +61,10 @@ async def one_run(name: str, request: Request, chart: Literal["light", "dark"] |
                 entry |= {"chart": None, "note": str(error)}
         return entry
 
-    return as_json(_finite(await _in_thread(described)))
+    return await as_json(await _in_thread(lambda: _finite(described())))
 
 
-@router.get("/v1/runs/{name}/chart.svg")
+@router.get("/v1/runs/{name}/chart.svg", response_class=_Picture)
 async def chart_of(name: str, request: Request, theme: Literal["light", "dark"] = "light") -> Response:
     """Draw the losses of a training."""
     runs: Runs = request.app.state.runs
@@ -77,14 +81,14 @@ async def chart_of(name: str, request: Request, theme: Literal["light", "dark"] 
     return Response(svg, media_type="image/svg+xml", headers=headers)
 
 
-@router.get("/v1/runs/{name}/report")
+@router.get("/v1/runs/{name}/report", response_class=HTMLResponse)
 async def report_of(name: str, request: Request) -> Response:
     """Return the report of a comparison, if one was made."""
     runs: Runs = request.app.state.runs
     return await _in_thread(lambda: _report(runs.find(name)))
 
 
-@router.get("/reports/{ticket}")
+@router.get("/reports/{ticket}", response_class=HTMLResponse)
 async def report_by_ticket(ticket: str, request: Request) -> Response:
     """Return a report by the link that /v1/runs gives, which a browser can open without a key."""
     runs: Runs = request.app.state.runs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from chainrule.decode import strategies
 from chainrule.decode.strategies import Strategy
@@ -17,14 +17,18 @@ MOST_PROMPTS = 128
 MOST_TOKENS = 4096
 """The most new tokens of a text."""
 MOST_ALTERNATIVES = 20
+MOST_BIASES = 1024
 
 TokenId = Annotated[int, Field(ge=0, le=2**31)]
 Text = Annotated[str, Field(max_length=1_000_000)]
 Texts = Annotated[list[Text], Field(min_length=1, max_length=MOST_PROMPTS)]
-Tokens = Annotated[list[TokenId], Field(min_length=1, max_length=500_000)]
+# one error is enough: to describe half a million of them would take seconds
+Tokens = Annotated[list[TokenId], Field(min_length=1, max_length=500_000, fail_fast=True)]
 Prompt = str | tuple[int, ...]
 """A text, or its tokens."""
-Given = Text | Texts | Tokens | Annotated[list[Tokens], Field(min_length=1, max_length=MOST_PROMPTS)]
+Given = (
+    Text | Texts | Tokens | Annotated[list[Tokens], Field(min_length=1, max_length=MOST_PROMPTS, fail_fast=True)]
+)
 """One text or several, each as text or as tokens."""
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**64)]
 
@@ -41,6 +45,31 @@ class Asked(BaseModel):
     model: str | None = None
     user: str | None = None
 
+    def _refuse(self, *names: str, instead: str = "") -> None:
+        """Refuse fields that ask for what is not offered."""
+        for name in names:
+            if getattr(self, name):
+                raise ValueError(f"{name} is not offered{instead}")
+
+
+class Form(BaseModel):
+    """The form of an answer, of which text is offered."""
+
+    type: str = "text"
+
+
+class TextForm(BaseModel):
+    """How the text of an answer is formed."""
+
+    format: Form | None = None
+
+
+def _not_too_many(given: Any) -> Any:
+    """Refuse a long object before its entries are looked at, each of which may be an error."""
+    if isinstance(given, dict) and len(given) > MOST_BIASES:
+        raise ValueError(f"expected at most {MOST_BIASES:,} tokens")
+    return given
+
 
 class Sampling(Asked):
     """How the next token is chosen."""
@@ -52,7 +81,9 @@ class Sampling(Asked):
     presence_penalty: Annotated[float, Field(ge=-100, le=100)] | None = 0.0
     frequency_penalty: Annotated[float, Field(ge=-100, le=100)] | None = 0.0
     repetition_penalty: Annotated[float, Field(ge=0.01, le=100)] | None = 1.0
-    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = Field(None, max_length=1024)
+    logit_bias: Annotated[
+        dict[str, Annotated[float, Field(ge=-100, le=100)]] | None, BeforeValidator(_not_too_many)
+    ] = None
     seed: Seed | None = None
 
     def drawn_seed(self) -> int:
@@ -178,11 +209,17 @@ class ChatRequest(Generation):
     logprobs: bool | None = False
     top_logprobs: Annotated[int, Field(ge=0, le=MOST_ALTERNATIVES)] | None = None
     tools: list[Any] | None = None
+    functions: list[Any] | None = None
+    response_format: Form | None = None
+    modalities: list[str] | None = None
+    audio: dict[str, Any] | None = None
 
     @model_validator(mode="after")
     def _agree(self) -> ChatRequest:
-        if self.tools:
-            raise ValueError("tools are not offered")
+        self._refuse("tools", "functions", "audio")
+        _check_form("response_format", self.response_format)
+        if self.modalities not in (None, [], ["text"]):
+            raise ValueError("modalities other than text are not offered")
         if self.top_logprobs is not None and not self.logprobs:
             raise ValueError("top_logprobs goes with logprobs=true")
         return self
@@ -197,13 +234,21 @@ class ResponseRequest(Sampling):
     stream: bool | None = False
     tools: list[Any] | None = None
     previous_response_id: str | None = None
+    conversation: Any = None
+    background: bool | None = False
+    text: TextForm | None = None
 
     @model_validator(mode="after")
     def _agree(self) -> ResponseRequest:
-        for name in ("tools", "previous_response_id"):
-            if getattr(self, name):
-                raise ValueError(f"{name} is not offered: give the whole conversation as input")
+        self._refuse("tools", "background")
+        self._refuse("previous_response_id", "conversation", instead=": give the whole conversation as input")
+        _check_form("text.format", self.text.format if self.text else None)
         return self
+
+
+def _check_form(name: str, form: Form | None) -> None:
+    if form is not None and form.type != "text":
+        raise ValueError(f"{name} {form.type[:40]!r} is not offered: these models write text")
 
 
 class EmbeddingRequest(Asked):
@@ -211,7 +256,8 @@ class EmbeddingRequest(Asked):
 
     input: Given
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: int | None = None
+    dimensions: Annotated[int, Field(ge=1)] | None = None
+    """How many numbers a vector has, if given: no other number than the model's is offered."""
 
     @property
     def texts(self) -> list[Prompt]:
@@ -241,7 +287,7 @@ class MergesRequest(Asked):
 class DetokenizeRequest(Asked):
     """The body of /detokenize."""
 
-    tokens: Annotated[list[TokenId], Field(max_length=500_000)]
+    tokens: Annotated[list[TokenId], Field(max_length=500_000, fail_fast=True)]
 
 
 class ScoreRequest(Asked):
@@ -306,6 +352,13 @@ class NeighboursRequest(Asked):
 
     token: Annotated[str, Field(min_length=1, max_length=200)]
     top: Annotated[int, Field(ge=1, le=100)] = 10
+
+
+class SuggestRequest(Asked):
+    """The body of /v1/suggest."""
+
+    text: Annotated[str, Field(max_length=4000)] = ""
+    k: Annotated[int, Field(ge=1, le=20)] = 5
 
 
 class FillRequest(Asked):

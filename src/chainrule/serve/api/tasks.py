@@ -1,4 +1,4 @@
-"""/v1/translate, /v1/tag and /v1/fill: models that do not continue text."""
+"""/v1/suggest, /v1/translate, /v1/tag and /v1/fill: words, translations, tags and gaps."""
 
 from __future__ import annotations
 
@@ -10,28 +10,46 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from chainrule.masked.contract import MaskedModel
+from chainrule.decode.suggest import suggest
+from chainrule.errors import ModelError
+from chainrule.masked.contract import MASK, MaskedModel
 from chainrule.masked.filling import fill
 from chainrule.seq2seq.alignments import align
 from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.seq2seq.translate import BEAM, translate_texts
-from chainrule.serve.api.answers import as_json, find_model, in_bulk, unless_gone
-from chainrule.serve.api.schemas import FillRequest, TagRequest, TranslateRequest
+from chainrule.serve.api.answers import find_model, in_bulk
+from chainrule.serve.api.pieces import as_json
+from chainrule.serve.api.schemas import FillRequest, SuggestRequest, TagRequest, TranslateRequest
 from chainrule.serve.batching.requests import PAUSE
 from chainrule.tagging.contract import Tagger
 from chainrule.tagging.tag import tag
 
 router = APIRouter()
 
+MOST_GAPS = 32
+"""The most gaps of a text that is filled."""
 _TEXTS_AT_ONCE = 32
 """Texts of all requests that are translated or tagged together."""
+
+
+@router.post("/v1/suggest")
+async def suggest_words(body: SuggestRequest, request: Request) -> Response:
+    """Suggest words that complete the text, or follow it."""
+    served = find_model(request, body.model)
+    lm = served.lm
+
+    def work(text: str) -> list[dict[str, Any]]:
+        return [asdict(one) for one in suggest(lm, text, body.k)]
+
+    (found,) = await in_bulk(served, ("suggest", body.k), [body.text], work)
+    return await as_json({"object": "list", "model": served.name, "data": found})
 
 
 @router.post("/v1/translate")
 async def translate(body: TranslateRequest, request: Request) -> Response:
     """Translate each source, by beam search."""
     served = find_model(request, body.model)
-    lm = ConditionalModel.expect(served.model)
+    lm = served.expect(ConditionalModel.expect)
 
     def run(items: list[Any]) -> Iterator[Any]:
         for first in range(0, len(items), _TEXTS_AT_ONCE):
@@ -48,15 +66,15 @@ async def translate(body: TranslateRequest, request: Request) -> Response:
             yield PAUSE
 
     key = "translate", body.beams, body.alignments
-    found = await unless_gone(request, served.scheduler.bulk(key, body.texts, run))
-    return as_json({"object": "list", "model": served.name, "data": found})
+    found = await served.scheduler.bulk(key, body.texts, run)
+    return await as_json({"object": "list", "model": served.name, "data": found})
 
 
 @router.post("/v1/tag")
 async def tag_words(body: TagRequest, request: Request) -> Response:
     """Tag the words of each text."""
     served = find_model(request, body.model)
-    tagger = Tagger.expect(served.model)
+    tagger = served.expect(Tagger.expect)
 
     def run(items: list[Any]) -> Iterator[Any]:
         for first in range(0, len(items), _TEXTS_AT_ONCE):
@@ -67,16 +85,18 @@ async def tag_words(body: TagRequest, request: Request) -> Response:
                 ]
             yield PAUSE
 
-    found = await unless_gone(request, served.scheduler.bulk(("tag", body.split), body.texts, run))
+    found = await served.scheduler.bulk(("tag", body.split), body.texts, run)
     data = [{"words": words} for words in found]
-    return as_json({"object": "list", "model": served.name, "tags": tagger.tags, "data": data})
+    return await as_json({"object": "list", "model": served.name, "tags": tagger.tags, "data": data})
 
 
 @router.post("/v1/fill")
 async def fill_gaps(body: FillRequest, request: Request) -> Response:
     """Fill the gaps of a text, each of which is written [MASK]."""
     served = find_model(request, body.model)
-    model = MaskedModel.expect(served.model)
+    model = served.expect(MaskedModel.expect)
+    if (gaps := body.text.count(MASK)) > MOST_GAPS:  # each is filled in turn, with all of the text read again
+        raise ModelError(f"the text has {gaps:,} gaps: {MOST_GAPS} at most are filled at once")
     key = "fill", body.top
-    (found,) = await in_bulk(request, served, key, [body.text], lambda text: asdict(fill(model, text, body.top)))
-    return as_json({"object": "fill", "model": served.name, **found})
+    (found,) = await in_bulk(served, key, [body.text], lambda text: asdict(fill(model, text, body.top)))
+    return await as_json({"object": "fill", "model": served.name, **found})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 from chainrule.contract.lm import LanguageModel
@@ -25,7 +25,7 @@ NEARBY = 16
 def check_prompt(lm: LanguageModel, prompt: Prompt) -> None:
     """Refuse tokens that a model does not have."""
     size = lm.tokenizer.vocab_size
-    if isinstance(prompt, tuple) and any(token >= size for token in prompt):
+    if isinstance(prompt, tuple) and max(prompt) >= size:
         raise DecodingError(f"the prompt has a token that the model does not have: tokens are below {size}")
 
 
@@ -49,20 +49,35 @@ class TokenList:
 
     def __init__(self, tokenizer: Tokenizer, *, has_tops: bool) -> None:
         self._tokenizer, self._has_tops = tokenizer, has_tops
-        self._entries: list[tuple[str, float, dict[str, float], int]] = []
+        self._texts: list[str] = []
+        self._log_probs: list[float] = []
+        self._tops: list[dict[str, float]] = []
+        self._offsets: list[int] = []
         self.read: Sequence[int] = []
         """The tokens before the next one."""
         self.offset = 0
         """Where the next token starts in the text."""
 
-    def add(self, ids: Sequence[int], log_probs: Sequence[float], tops: Sequence[Tops] | None) -> None:
-        """Add tokens; `tops` are the alternatives of each."""
+    def add(self, ids: Sequence[int], log_probs: Sequence[float], tops: Sequence[Tops] | None) -> Iterator[None]:
+        """Add tokens, one each time; `tops` are the alternatives of each."""
         for token, log_prob, some in zip(ids, log_probs, tops or [()] * len(ids), strict=True):
             nearby = self.read[-NEARBY:]
             text = self._tokenizer.continuation(nearby, [token])
-            self._entries.append((text, bounded(log_prob), self._named(nearby, some), self.offset))
+            self._texts.append(text)
+            self._log_probs.append(bounded(log_prob))
+            self._tops.append(self._named(nearby, some))
+            self._offsets.append(self.offset)
             self.offset += len(text)
             self.read = [*nearby, token]
+            yield
+
+    def copy(self) -> TokenList:
+        """Return a list with the same tokens, which others are added to."""
+        other = TokenList(self._tokenizer, has_tops=self._has_tops)
+        other._texts, other._log_probs = [*self._texts], [*self._log_probs]
+        other._tops, other._offsets = [*self._tops], [*self._offsets]
+        other.read, other.offset = self.read, self.offset
+        return other
 
     def _named(self, nearby: Sequence[int], tops: Tops) -> dict[str, float]:
         """Return alternatives by their text; tokens that add the same text go by their names."""
@@ -76,14 +91,14 @@ class TokenList:
 
     def take(self) -> dict[str, Any]:
         """Return the tokens in the shape of /v1/completions; the list is empty after that."""
-        entries, self._entries = self._entries, []
-        texts, log_probs, tops, offsets = ([entry[field] for entry in entries] for field in range(4))
-        return {
-            "tokens": texts,
-            "token_logprobs": log_probs,
-            "top_logprobs": tops if self._has_tops else None,
-            "text_offset": offsets,
+        found = {
+            "tokens": self._texts,
+            "token_logprobs": self._log_probs,
+            "top_logprobs": self._tops if self._has_tops else None,
+            "text_offset": self._offsets,
         }
+        self._texts, self._log_probs, self._tops, self._offsets = [], [], [], []
+        return found
 
 
 class Choice:
@@ -110,6 +125,10 @@ class Choice:
         """The mean ln p of its tokens."""
         return self._log_prob / max(1, self.new_tokens)
 
+    def work_of(self, new: Generated) -> int:
+        """Return about how long it takes to add tokens, compared to a character that is read."""
+        return 0 if self.tokens is None else 10 * len(new.ids) * (1 + len(new.tops[0] if new.tops else ()))
+
     def start(self, started: Started) -> None:
         """Note that the prompt was read."""
         prompt = prompt_text(self.lm, self.prompt)
@@ -122,7 +141,8 @@ class Choice:
         """Add tokens, and return the text to send now; the start of a possible stop sequence is held back."""
         assert self._growing is not None
         if self.tokens is not None:
-            self.tokens.add(new.ids, new.log_probs, new.tops)
+            for _ in self.tokens.add(new.ids, new.log_probs, new.tops):
+                pass
         self.new_tokens += len(new.ids)
         self._log_prob += sum(new.log_probs)
         self._growing.waiting += new.ids

@@ -91,7 +91,6 @@ class Rows:
         tokens, scores = to_numpy(tokens_BT), to_numpy(scores_BT)
         if np.isnan(scores).any():
             raise ModelError("the model gives NaN: something in it has gone wrong")
-        self.pace.note(time.perf_counter() - began, steps)
         generated, active = [], []
         for place, row in enumerate(self.rows):
             ids = [token for token in tokens[place, : row.left].tolist() if token != PAD]
@@ -105,6 +104,7 @@ class Rows:
             if finish is None:
                 active.append(place)
         self.keep(active)
+        self.pace.note(time.perf_counter() - began, steps)  # alternatives take time too
         return generated
 
     def _strategy(self) -> Strategy:

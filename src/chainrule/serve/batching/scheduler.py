@@ -27,8 +27,10 @@ from chainrule.serve.batching.prefixes import Prefixes
 from chainrule.serve.batching.requests import PAUSE, Ask, Bulk, BusyError, ClosingError, Event, Started, Ticket
 from chainrule.serve.batching.rows import Pace, Row, Rows
 
-_READ_AT_ONCE = 512
+READ_AT_ONCE = 512
 """Tokens of prompts that are read before texts under way get their next tokens."""
+_BULKS_AT_ONCE = 8
+"""Kinds of work in bulk that are done in turns."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class Scheduler:
         """Tokens generated since it started."""
         self._asked: deque[Ticket] = deque()
         self._bulks: deque[Bulk] = deque()
-        self._under_way: tuple[list[Bulk], Iterator[Any], list[Any]] | None = None
+        self._under_way: deque[tuple[list[Bulk], Iterator[Any], list[Any]]] = deque()
+        """Work in bulk that has begun, the next to be continued first: a short one does not wait for a long one."""
         self._together: dict[Hashable, Rows] = {}
         """Rows that are generated together: all of a network's, those of one strategy where a row costs little."""
         self._prefixes = Prefixes(model) if isinstance(model, LanguageModel) else None
@@ -214,8 +217,8 @@ class Scheduler:
         states, rest = [], []
         for ids in prompts:
             size, state, shared = self._prefixes.find(ids)
-            while (size < len(ids) and len(ids) - size > _READ_AT_ONCE) or size < shared < len(ids):
-                stop = min(size + _READ_AT_ONCE, shared if size < shared else len(ids))
+            while (size < len(ids) and len(ids) - size > READ_AT_ONCE) or size < shared < len(ids):
+                stop = min(size + READ_AT_ONCE, shared if size < shared else len(ids))
                 state = lm.extend(state, np.asarray([ids[size:stop]], dtype=np.int64))
                 size = stop
                 if size == shared:
@@ -247,47 +250,40 @@ class Scheduler:
                 del self._together[key]
 
     def _work(self) -> None:
-        """Do one part of the work in bulk."""
-        if self._under_way is None:
-            with self._wake:
-                if not self._bulks:
-                    return
-                key = self._bulks[0].key
-                together = [bulk for bulk in self._bulks if bulk.key == key and not bulk.future.cancelled()]
-                self._bulks = deque(bulk for bulk in self._bulks if bulk.key != key)
-            if not together:
-                return
-            items = [item for bulk in together for item in bulk.items]
-            self._under_way = together, together[0].run(items), []
-        bulks, results, found = self._under_way
+        """Begin some work in bulk that waits, and do one part of what has begun."""
+        with self._wake:
+            key = self._bulks[0].key if self._bulks and len(self._under_way) < _BULKS_AT_ONCE else None
+            together = [bulk for bulk in self._bulks if bulk.key == key]
+            self._bulks = deque(bulk for bulk in self._bulks if bulk.key != key)
+        if together := [bulk for bulk in together if not bulk.future.cancelled()]:
+            self._begin(together)
+        if not self._under_way:
+            return
+        bulks, results, found = self._under_way[0]
         try:
-            if all(bulk.future.cancelled() for bulk in bulks):
-                self._under_way = None
-                return
-            for result in results:
+            for result in results if not all(bulk.future.cancelled() for bulk in bulks) else ():
                 if result is PAUSE:
+                    self._under_way.rotate(-1)
                     return
                 found.append(result)
         except Exception as error:
-            self._under_way = None
-            self._fail_bulks(bulks, error)
+            self._under_way.popleft()
+            for bulk in bulks:  # one bad request should not fail the others
+                if len(bulks) > 1:
+                    self._begin([bulk])
+                else:
+                    self._outbox.append(partial(bulk.finish, error))
             return
-        self._under_way = None
+        self._under_way.popleft()
         first = 0
         for bulk in bulks:
             self._outbox.append(partial(bulk.finish, found[first : first + len(bulk.items)]))
             first += len(bulk.items)
 
-    def _fail_bulks(self, bulks: Sequence[Bulk], error: Exception) -> None:
-        """Try each by itself where several were done together: one bad request should not fail the others."""
-        for bulk in bulks:
-            found: list[Any] | Exception = error
-            if len(bulks) > 1:
-                try:
-                    found = [result for result in bulk.run(list(bulk.items)) if result is not PAUSE]
-                except Exception as own:
-                    found = own
-            self._outbox.append(partial(bulk.finish, found))
+    def _begin(self, bulks: list[Bulk]) -> None:
+        """Begin some work in bulk, whose turn comes after what is under way."""
+        items = [item for bulk in bulks for item in bulk.items]
+        self._under_way.append((bulks, bulks[0].run(items), []))
 
     def _fail(self, error: Exception) -> None:
         """Fail all requests that are not finished."""
@@ -296,7 +292,7 @@ class Scheduler:
                 self._post(row.ticket, error)
         for ticket in self._asked:
             self._post(ticket, error)
-        bulks = [*self._bulks, *(self._under_way[0] if self._under_way else ())]
+        bulks = [*self._bulks, *(bulk for some, _, _ in self._under_way for bulk in some)]
         self._outbox += [partial(bulk.finish, error) for bulk in bulks]
         self._send()
 

@@ -29,6 +29,7 @@ Spans: TypeAlias = Callable[[str], list[tuple[int, int]]]
 SHORTEST_BOUND = 256
 """The least bound on pieces: a run as long as this covers a whole group of `_GROUP` bytes, wherever it begins."""
 _GROUP = 128
+_LONGEST_TAIL = 4096  # characters of a last word that are split into pieces
 _LONGEST_UNSTABLE = 48  # characters: how they were cut depends hardly ever on text so far away
 
 
@@ -83,7 +84,7 @@ def unstable_end(line: str, spans: Spans) -> str:
     before = line.rstrip()
     if before == line:
         before = line[: len(line) - len("".join(line.rsplit(None, 1)[-1:]))].rstrip()
-    tail = line[len(before) :]
+    tail = line[len(before) :][-_LONGEST_TAIL:]
     pieces = [tail[first:last] for first, last in spans(tail)]
     if len(pieces) > 1 and pieces[-2] == "'":
         return "".join(pieces[-2:])

@@ -1,0 +1,184 @@
+"""The largest request that each route takes, beside a stream: how long the stream waits for its next piece."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.serve.load import answer, request_bytes
+
+PATIENCE = 60.0
+"""Seconds after which a client gives its request up."""
+LONGEST_GAP = 0.5
+"""Seconds that a stream may have to wait for its next piece."""
+CONTROLS = ("/tokenize letters", "/v1/score 30 kB, top 20", "/v1/completions echo, 30 kB, top 20")
+"""Requests for which a server that does its work on the event loop must fail."""
+ON_THE_LOOP = """
+import runpy
+from concurrent.futures import Executor, Future
+from chainrule.serve.api import pieces
+
+class OnTheLoop(Executor):
+    def submit(self, work, /, *arguments):
+        future = Future()
+        try:
+            future.set_result(work(*arguments))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+pieces._WORKERS, pieces._TURN_SECONDS = OnTheLoop(), float("inf")
+runpy.run_module("chainrule", run_name="__main__", alter_sys=True)
+"""
+"""The control: the same server, which does all work on its event loop, each in one go."""
+
+
+@dataclass
+class Outcome:
+    """What became of a request, and of the stream beside it."""
+
+    name: str
+    status: int
+    """Of the answer; 0: the client gave it up."""
+    megabytes: float
+    seconds: float
+    gap: float
+    """The longest time between two pieces of the stream, in seconds."""
+    pieces: int
+
+    def row(self) -> dict[str, str]:
+        """Return the figures as a row of a table."""
+        return {
+            "request": self.name,
+            "status": str(self.status or "given up"),
+            "answer MB": f"{self.megabytes:.1f}",
+            "s": f"{self.seconds:.1f}",
+            "pieces": f"{self.pieces}",
+            "worst gap ms": f"{1000 * self.gap:.0f}",
+        }
+
+
+def texts(words: str) -> dict[str, str]:
+    """Return texts of nearly a megabyte: one line, many lines, letters without a space."""
+    line = (words + " ") * (900_000 // (len(words) + 1))
+    letters = random.Random(0).choices("abcdefghijklmnopqrstuvwxyz", k=900_000)
+    return {"one line": line.strip(), "lines": line.replace(". ", ".\n"), "letters": "".join(letters)}
+
+
+def largest_requests(lm: str, network: str, others: dict[str, str], words: str) -> list[tuple[str, str, Any]]:
+    """Return name, path and body of requests: the largest that routes take, and larger ones that they refuse.
+
+    `lm` and `network` are models that predict text; `others` are a translator, a tagger and a filler by their
+    verbs. `words` is some text of a few sentences.
+    """
+    found: list[tuple[str, str, Any]] = []
+
+    def add(name: str, path: str, **body: Any) -> None:
+        found.append((f"{path} {name}", path, body))
+
+    for name, text in texts(words).items():
+        add(name, "/tokenize", model=lm, prompt=text)
+        add(name, "/v1/completions", model=lm, prompt=text, max_tokens=8)
+    text = texts(words)["one line"]
+    add("500,000 ids", "/detokenize", model=lm, tokens=[5] * 500_000)
+    add("195 kB", "/v1/score", model=lm, text=text[:195_000])
+    add("900 kB", "/v1/score", model=lm, text=text)
+    add("200 kB, network", "/v1/score", model=network, text=text[:200_000])
+    for size in (30_000, 50_000):
+        add(f"{size // 1000} kB, top 20", "/v1/score", model=lm, text=text[:size], top=20)
+    add("echo, 195 kB", "/v1/completions", model=lm, prompt=text[:195_000], echo=True, logprobs=0, max_tokens=0)
+    add(
+        "echo, 30 kB, top 20",
+        "/v1/completions",
+        model=lm,
+        prompt=text[:30_000],
+        echo=True,
+        logprobs=20,
+        max_tokens=1,
+    )
+    add("128 prompts", "/v1/completions", model=lm, prompt=[text[:7000]] * 128, n=8, max_tokens=64)
+    add("128 lists of ids", "/v1/completions", model=lm, prompt=[[5] * 2500] * 128, max_tokens=4)
+    add("8 texts, top 20", "/v1/completions", model=lm, prompt=words, n=8, max_tokens=1400, logprobs=20)
+    chat = [{"role": "user", "content": text[:3500]}] * 256
+    add("256 messages", "/v1/chat/completions", model=lm, messages=chat, max_tokens=8)
+    add(
+        "top 20",
+        "/v1/chat/completions",
+        model=lm,
+        messages=chat[:1],
+        max_tokens=4096,
+        logprobs=True,
+        top_logprobs=20,
+    )
+    add("900 kB", "/v1/responses", model=lm, input=text, max_output_tokens=8)
+    add("128 texts", "/v1/embeddings", model=network, input=[text[:1500]] * 128)
+    add("900 kB", "/v1/next", model=lm, prompt=text, top=200)
+    add("16 beams", "/v1/beam", model=lm, prompt=text, width=16, max_tokens=64)
+    add("4,000 letters", "/v1/suggest", model=lm, text=text[:4000], k=20)
+    add("2,000 letters", "/v1/inside", model=network, text=text[:2000])
+    add("200 letters", "/v1/merges", model=lm, text=text[:200])
+    add("100", "/v1/neighbours", model=network, token="a", top=100)
+    add("128 texts", "/v1/translate", model=others["translate"], text=[text[:300]] * 128, beams=5)
+    add("900 kB", "/v1/tag", model=others["tag"], text=text)
+    add("30 gaps", "/v1/fill", model=others["fill"], text="[MASK] " * 30, top=50)
+    add("a wrong list", "/detokenize", model=lm, tokens=["a"] * 200_000)
+    return found
+
+
+async def beside(port: int, streaming: str, name: str, path: str, body: Any) -> Outcome:
+    """Send a request while another model streams; return the answer and the stream's worst gap."""
+    content = b"" if body is None else request_bytes(body, path)  # before the clock starts: it takes its time
+    gaps: list[float] = []
+    done = asyncio.Event()
+    streams = asyncio.create_task(_stream_until(port, streaming, done, gaps))
+    while not gaps:  # it streams
+        await asyncio.sleep(0.01)
+    gaps.clear()
+    began = time.perf_counter()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 26)
+    writer.write(content)
+    status, found = 0, b""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            if body is None:
+                await asyncio.sleep(3)
+            else:
+                status, found, _ = await answer(reader)
+    except TimeoutError:
+        pass
+    writer.close()
+    took = time.perf_counter() - began
+    await asyncio.sleep(0.5)  # what the server does after the client has gone counts as well
+    done.set()
+    await streams
+    return Outcome(name, status, len(found) / 1e6, took, max(gaps, default=took), len(gaps))
+
+
+async def _stream_until(port: int, model: str, done: asyncio.Event, gaps: list[float]) -> None:
+    """Stream one text after the other; note the time between pieces."""
+    asked = {"model": model, "prompt": "the", "max_tokens": 4096, "stream": True, "logprobs": 1}
+    seed, last = 0, None
+    while not done.is_set():
+        seed += 1
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request_bytes({**asked, "seed": seed}))
+        await reader.readuntil(b"\r\n\r\n")
+        while not done.is_set():
+            size = int(await reader.readline(), 16)
+            await reader.readexactly(size + 2)
+            now = time.perf_counter()
+            if last is not None:
+                gaps.append(now - last)
+            last = now
+            if not size:
+                break
+        writer.close()
+
+
+def measure(port: int, streaming: str, requests: list[tuple[str, str, Any]]) -> list[Outcome]:
+    """Send each request beside a stream, the stream alone first."""
+    every = [("the stream alone", "", None), *requests]
+    return [asyncio.run(beside(port, streaming, *one)) for one in every]
