@@ -65,7 +65,8 @@ def test_a_pipe_is_read_once_and_gives_the_text_of_the_file(tmp_path: Path, cont
 
 def test_a_process_substitution_is_text_like_any_other(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(LINES)
-    command = f"{sys.executable} -m chainrule train ngram <(cat a.txt) --tokenizer word --set smoothing=jelinek-mercer --json --out m"
+    options = "--tokenizer word --set smoothing=jelinek-mercer --json --out m"
+    command = f"{sys.executable} -m chainrule train ngram <(cat a.txt) {options}"
     done = subprocess.run(
         ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
     )
