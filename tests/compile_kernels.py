@@ -30,13 +30,14 @@ STRATEGIES = (
 
 
 def estimation() -> None:
-    """Count, smooth, store, score; read and write ARPA."""
+    """Count, smooth, store, score, correct; read and write ARPA."""
     text = cr.Corpus.from_text(TEXT)
     for settings in ({}, {"bits": 8}, {"index": "hash"}, {"smoothing": "katz"}, {"prune": "0,1"}):
         lm = cr.train("ngram", text, order=3, **settings, tokenizer="word")
         lm.perplexity(TEXT)
         cr.score(lm, TEXT.splitlines())
         cr.suggest(lm, "the c")
+    cr.tasks.correct(lm, ["teh cat sat"])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.arpa"
         cr.save_arpa(cr.train("ngram", text, order=3, tokenizer="word"), path)

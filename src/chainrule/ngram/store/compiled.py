@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,28 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+_ROOM = Path(__file__).parents[1]
+_SOURCES = "*kernels.py", "compiled.py", "drafts.py"
+
+
+def drop_stale_caches(room: Path = _ROOM) -> None:
+    """Delete compiled code that is older than the newest kernel.
+
+    Numba compares a kernel with its own file only: it would keep code that includes functions of another file as
+    they were, and fail to read an index that names a class that is gone.
+    """
+    sources = (path for path in room.rglob("*.py") if any(path.match(name) for name in _SOURCES))
+    newest = max(path.stat().st_mtime for path in sources)
+    for index in room.rglob("__pycache__/*.nbi"):
+        try:
+            if index.stat().st_mtime < newest:
+                index.unlink()
+        except OSError:  # another process was faster, or the folder is not ours to change
+            continue
+
+
+drop_stale_caches()
 
 _OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
 
