@@ -85,7 +85,11 @@ def pad(rows: Sequence[Iterable[int]]) -> np.ndarray:
 
 
 def to_numpy(array: Array) -> np.ndarray:
-    """Return the array as a NumPy array, copied from its device if necessary."""
+    """Return the array as a NumPy array, copied from its device if necessary.
+
+    >>> to_numpy(np.float32([1, 2]))
+    array([1., 2.], dtype=float32)
+    """
     if isinstance(array, np.ndarray):
         return array
     if isinstance(array, str):

@@ -97,6 +97,11 @@ def generate_many(
     A prompt that is listed twice gets `n` more continuations. <unk> is never generated. A beam search gives its
     `n` best, or as many as there are. The tokens that complete a prompt (healing.py) do not count as
     `max_tokens`. With a `draft`, one text is generated after the other, and `tally` counts accepted guesses.
+
+    >>> import chainrule as cr
+    >>> lm = cr.train("ngram", ["i love cats", "i love dogs"] * 3, order=2, tokenizer="word")
+    >>> [found.text for found in cr.generate_many(lm, ["i love", "dogs"], cr.Greedy())]
+    ['i love cats', 'dogs']
     """
     _check(lm, n, max_tokens, strategy)
     chosen = as_draft(draft, lm, strategy)
@@ -166,7 +171,13 @@ def stream(
     heal: bool = True,
     draft: GivenDraft | None = None,
 ) -> Iterator[str]:
-    """Yield the continuation piece by piece, as it is generated; together the pieces are what `generate` adds."""
+    """Yield the continuation piece by piece, as it is generated; together the pieces are what `generate` adds.
+
+    >>> import chainrule as cr
+    >>> lm = cr.train("ngram", ["i love cats", "i love dogs"] * 3, order=2, tokenizer="word")
+    >>> list(cr.stream(lm, "i", cr.Greedy()))
+    [' love', ' cats']
+    """
     pieces = stream_many(lm, prompt, strategy, n=1, max_tokens=max_tokens, seed=seed, heal=heal, draft=draft)
     return (piece for _, piece in pieces if piece)
 

@@ -86,6 +86,11 @@ def suggest(
     Words of a probability below `at_least` are left out. The first call loads what the model needs to answer the
     next ones fast, unless `once` says that none will come. A model whose tokens are parts of words gives at most
     1,000 words.
+
+    >>> import chainrule as cr
+    >>> lm = cr.train("ngram", ["i love cats", "i love dogs"] * 3, order=2, tokenizer="word")
+    >>> cr.suggest(lm, "i love c")
+    [Suggestion(word='cats', completion='ats', probability=1.0)]
     """
     _check(lm, k, at_least)
     if not once:

@@ -247,6 +247,12 @@ def score(lm: LanguageModel, texts: Text, *, progress: Reports = False) -> Score
 
     A string is one text and a list of strings is several, each scored on its own. A file (a `Path`) or a corpus
     stands for its lines; with stream context each of those is scored after the lines before it.
+
+    >>> import chainrule as cr
+    >>> lm = cr.train("ngram", ["i love cats", "i love dogs"] * 3, order=2, tokenizer="word")
+    >>> found = cr.score(lm, ["i love cats", "cats love i"])
+    >>> [round(float(value), 1) for value in found.log_prob]
+    [-2.0, -10.9]
     """
     progress = as_progress(progress)
     LanguageModel.expect(lm)

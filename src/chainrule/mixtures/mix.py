@@ -63,6 +63,13 @@ def mix(
     What was found is in `metrics`: the weights, and the perplexity of the text under each model and the mixture.
     Weights are tuned on each half of the text for the other, too: if the mixture is then no better than its best
     model, as may be on a short text, it is that model alone.
+
+    >>> import chainrule as cr
+    >>> long = cr.train("ngram", ["i love cats", "you love dogs"], order=3, tokenizer="word")
+    >>> short = cr.train("ngram", ["i love cats", "you love dogs"], order=1, tokenizer=long.tokenizer)
+    >>> both = cr.mix([long, short], weights=[0.7, 0.3])
+    >>> both
+    <Mixture of 8 word tokens, line>
     """
     progress, models = as_progress(progress), list(models)
     if (valid is None) == (weights is None):

@@ -170,6 +170,11 @@ def minimal_pairs(
 
     A masked model compares pseudo-log-likelihoods. `by="mean"` compares ln p per token instead of the total, for
     sentences of different lengths.
+
+    >>> import chainrule as cr
+    >>> lm = cr.train("ngram", ["i love cats", "i love dogs"] * 3, order=2, tokenizer="word")
+    >>> cr.tasks.minimal_pairs(lm, [("i love cats", "cats love i")]).whole.accuracy
+    1.0
     """
     if isinstance(pairs, (str, Path)):
         pairs = read_pairs(pairs)

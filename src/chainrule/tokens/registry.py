@@ -164,7 +164,16 @@ def parse_tokenizer(content: str, place: str) -> Tokenizer:
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
-    """Load the tokenizer of a model folder, of a folder made by `chainrule tokenize --out`, or of a file."""
+    """Load the tokenizer of a model folder, of a folder made by `chainrule tokenize --out`, or of a file.
+
+    >>> import chainrule as cr
+    >>> import tempfile
+    >>> lm = cr.train("ngram", ["i love cats"], order=2, tokenizer="word")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     lm.save(f"{folder}/model")
+    ...     print(cr.load_tokenizer(f"{folder}/model"))
+    <WordTokenizer word, 6 tokens>
+    """
     path = Path(path)
     file = path / FILE_NAME if path.is_dir() else path
     try:

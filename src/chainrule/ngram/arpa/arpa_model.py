@@ -50,7 +50,10 @@ _LEFT_OUT = -1
 def load_arpa(
     path: str | Path, *, context: Context = "line", encoding: str = "utf-8", progress: Reports = False
 ) -> NgramModel:
-    """Return the model of an ARPA file, plain or gzip; it can be saved like any other."""
+    """Return the model of an ARPA file, plain or gzip; it can be saved like any other.
+
+    See `save_arpa` for an example.
+    """
     path = Path(path)
     progress = as_progress(progress)
     lm = from_arpa(read_arpa(path, progress, encoding), context, progress)
@@ -76,7 +79,17 @@ def from_arpa(arpa: ArpaModel, context: Context = "line", progress: Progress = S
 
 
 def save_arpa(lm: LanguageModel, path: str | Path, *, overwrite: bool = False, progress: Reports = False) -> None:
-    """Write an n-gram model of word tokens as an ARPA file; a name that ends in .gz makes a compressed one."""
+    """Write an n-gram model of word tokens as an ARPA file; a name that ends in .gz makes a compressed one.
+
+    >>> import chainrule as cr
+    >>> import tempfile
+    >>> lm = cr.train("ngram", ["i love cats", "i love dogs"] * 3, order=2, tokenizer="word")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     cr.save_arpa(lm, f"{folder}/model.arpa")
+    ...     same = cr.load_arpa(f"{folder}/model.arpa")
+    >>> same.perplexity("i love cats") == lm.perplexity("i love cats")
+    True
+    """
     if not isinstance(lm, NgramModel):
         raise ModelError("only n-gram models of bounded order can be written as ARPA files")
     if lm.tokenizer.splitting is None:

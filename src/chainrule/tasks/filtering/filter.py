@@ -104,6 +104,14 @@ def filter_corpus(
     `keep` is the share of documents to keep, those with the lowest perplexities and any equal to the last of them.
     `max_perplexity` is the highest perplexity to keep, and takes a single pass. `workers` score the documents if
     they are given.
+
+    >>> import chainrule as cr
+    >>> import tempfile
+    >>> lm = cr.train("ngram", ["i love cats", "i love dogs"] * 3, order=2, tokenizer="word")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = cr.tasks.filter_corpus(lm, ["i love cats", "cats cats i"], f"{folder}/fluent.txt", keep=0.5)
+    ...     print(Path(folder, "fluent.txt").read_text(), end="")
+    i love cats
     """
     _check(keep, max_perplexity)
     corpus, lm = as_corpus(text), LanguageModel.expect(lm)
