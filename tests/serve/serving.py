@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 STARTS_WITHIN = 180.0
 _WITH_DEADLINE = """
@@ -19,6 +22,14 @@ import chainrule.serve.guard
 chainrule.serve.guard.DEADLINE = {}
 runpy.run_module("chainrule", run_name="__main__", alter_sys=True)
 """
+
+Result = TypeVar("Result")
+
+
+def run_async(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine on an event loop and a thread of its own: a browser of another test may hold one here."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.serve.serving import run_async
 
 import chainrule as cr
 from chainrule.decode import healing
@@ -36,7 +37,7 @@ def generated_by(scheduler: Scheduler, *asks: Ask) -> list[list[int]]:
         finally:
             scheduler.close()
 
-    return asyncio.run(every())
+    return run_async(every())
 
 
 def test_each_row_has_its_own_strategy() -> None:
@@ -120,7 +121,7 @@ def test_a_request_that_fails_does_not_fail_others(models: dict[str, cr.Language
         finally:
             scheduler.close()
 
-    good, bad = asyncio.run(both())
+    good, bad = run_async(both())
     assert len(good) > 0 and isinstance(bad, Exception)
 
 
@@ -145,7 +146,7 @@ def test_bulk_work_is_done_together_and_pauses(models: dict[str, cr.LanguageMode
         finally:
             scheduler.close()
 
-    first, second, third = asyncio.run(several())
+    first, second, third = run_async(several())
     assert (first, second) == ([2, 4], [10, 12]) and isinstance(third, DecodingError)
     assert calls[0] == [1, 2, 5, 6, -9, -8]
 
@@ -166,4 +167,4 @@ def test_a_full_queue_and_a_closed_scheduler_refuse(models: dict[str, cr.Languag
         with pytest.raises(ClosingError):
             scheduler.generate(Ask("the", cr.Sample(), 3))
 
-    asyncio.run(fill())
+    run_async(fill())

@@ -6,7 +6,7 @@ import asyncio
 
 import openai
 import pytest
-from tests.serve.serving import Running
+from tests.serve.serving import Running, run_async
 
 import chainrule as cr
 
@@ -182,7 +182,7 @@ def test_requests_at_once_do_not_touch_each_other(
 
             return await asyncio.gather(*(one(*some) for some in asked))
 
-    found = asyncio.run(all_at_once())
+    found = run_async(all_at_once())
     for text, (prompt, size, seed, temperature) in zip(found, asked, strict=True):
         strategy = None if temperature is None else cr.Temperature(temperature)
         (expected,) = cr.generate_many(models[name], [prompt], strategy, max_tokens=size, seed=seed)

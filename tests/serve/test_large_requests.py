@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from benchmarks.serve.largest import ON_THE_LOOP, beside
 from benchmarks.serve.load import server as started
-from tests.serve.serving import Running
+from tests.serve.serving import Running, run_async
 
 import chainrule as cr
 from chainrule.serve.api import pieces
@@ -41,9 +41,9 @@ def test_a_stream_goes_on_beside_a_large_request(path: str, body: Any, folders: 
     """The control does the same work on its event loop, where the stream has to wait for it."""
     both = [str(folders["ngram"]), str(folders["lstm"])]
     with started(*both) as (port, _):
-        found = asyncio.run(beside(port, "lstm", path, path, {"model": "ngram", **body}))
+        found = run_async(beside(port, "lstm", path, path, {"model": "ngram", **body}))
     with started(*both, program=("-c", ON_THE_LOOP)) as (port, _):
-        control = asyncio.run(beside(port, "lstm", path, path, {"model": "ngram", **body}))
+        control = run_async(beside(port, "lstm", path, path, {"model": "ngram", **body}))
     assert found.status == control.status == 200
     assert found.megabytes == pytest.approx(control.megabytes, rel=1e-3)
     assert control.gap > 0.5
@@ -103,7 +103,7 @@ def test_json_in_parts_is_the_same_json() -> None:
         "long": "x" * 100_000,
     }
     assert not pieces.is_small(value)
-    parts = asyncio.run(pieces.long_json(value))
+    parts = run_async(pieces.long_json(value))
     assert b"".join(parts).decode() == pieces.compact_json(value)
     assert len(parts) > 3
 
@@ -122,7 +122,7 @@ def test_work_in_pieces_stops_when_it_is_given_up() -> None:
         await asyncio.sleep(0.1)  # a turn that has begun ends
         return len(taken)
 
-    count = asyncio.run(give_up())
+    count = run_async(give_up())
     assert count == len(taken) and all(name.startswith("chainrule-pieces") for name in taken)
 
 
@@ -145,5 +145,5 @@ def test_short_work_does_not_wait_for_long_work(models: dict[str, cr.LanguageMod
         await asyncio.gather(long, short)
         scheduler.close()
 
-    asyncio.run(both())
+    run_async(both())
     assert ended == [3, 50]

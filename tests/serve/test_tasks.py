@@ -12,7 +12,7 @@ import httpx2
 import numpy as np
 import openai
 import pytest
-from tests.serve.serving import Running, running
+from tests.serve.serving import Running, run_async, running
 
 import chainrule as cr
 from chainrule.folder import MANIFEST
@@ -176,7 +176,7 @@ def test_no_exception_ends_the_watching(
         watching.cancel()
         models.close()
 
-    asyncio.run(watch())
+    run_async(watch())
     assert len(tries) == 4
     assert [record.message for record in caplog.records] == [
         "ngram was replaced and cannot be loaded; the old model stays: no memory"  # said once

@@ -51,7 +51,7 @@ class Served:
             return contract(self.model)
         except ModelError:
             model = self.model
-            route = "/v1/completions" if isinstance(model, LanguageModel) else f"/v1/{model.verb}"
+            route = "/v1/completions" if model.verb == LanguageModel.verb else f"/v1/{model.verb}"
             raise ModelError(
                 f"{self.name} is a model of the kind {model.kind}, which can {model.purpose}: {route} is for it"
             ) from None

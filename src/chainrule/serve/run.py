@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,13 @@ DRAIN_SECONDS = 25.0
 _LAST_SECONDS = 4  # for those errors to reach their clients
 _GRACE_SECONDS = 2  # after which the process ends, whatever is under way: the unit file allows 35 in all
 _LATE_SECONDS = 0.5  # in which requests that were sent before SIGTERM, and not read yet, get an answer
+
+_SWITCH_SECONDS = 5e-4
+"""How long a thread computes in Python while others wait.
+
+A network's thread lets the others have Python at each operation: with Python's 5 ms, each of the hundreds of
+operations of a token would wait so long for a thread that prepares a long answer.
+"""
 
 
 class ServeError(ChainruleError):
@@ -112,6 +120,7 @@ def serve(
         raise SettingsError(f"{host} can be reached by others: set a key, by --key-file or CHAINRULE_KEY")
     names = {one.lower() for one in (*LOCAL, host, *hosts)} - {"0.0.0.0", "::"}
     rules = Rules(frozenset(names), frozenset(map(_origin, origins)), key)
+    sys.setswitchinterval(_SWITCH_SECONDS)
     guard = make_app(models, rules, reload=reload, runs_below=runs_below)
     listening = _listen(host, port)
     config = uvicorn.Config(
