@@ -58,8 +58,8 @@ def main() -> None:
     """Write fast_run.toml beside this file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("log", type=Path)
-    parser.add_argument("--seconds", type=float, default=0.4)
-    parser.add_argument("--most", type=float, default=1.5)
+    parser.add_argument("--seconds", type=float, default=0.3)
+    parser.add_argument("--most", type=float, default=1.2)
     options = parser.parse_args()
     lines, total, before = [], 0.0, 0.0
     for name, cases in sorted(seconds_of_cases(options.log.read_text()).items()):
