@@ -94,15 +94,16 @@ def test_curves_fit_into_the_time_of_the_comparison(monkeypatch: pytest.MonkeyPa
         ("small", 1.0),
         ("large", 1.0),
     ]
-    budget, results = Budget(4.0, began=0.0), dict[str, Result]()
+    budget, results = Budget(4.0, each=1.0, began=0.0), dict[str, Result]()
     for number, job in enumerate(jobs[5:], start=6):
         if job.share == 1:
             entry = budget.within(job.entry, [other.entry for other in jobs[number:]])
             results[entry.name] = measured(entry.name, 1.0, **entry.settings)
         else:
             entry = timed_as(job.entry, results[job.entry.name])
-        now[0] += 60 * entry.settings["minutes"] / 0.88  # the rest is for measuring
-    assert now[0] == pytest.approx(240, abs=0.1)
+        now[0] += 60 * entry.settings["minutes"] + 1.0  # to measure it
+        budget.took(entry, 60 * entry.settings["minutes"] + 1.0)
+    assert now[0] == pytest.approx(238, abs=0.1)  # 2 s are left for the mixture
     times = {name: one.settings["minutes"] for name, one in results.items()}
     assert times["large"] == pytest.approx(3 * times["small"], abs=1e-3)
 

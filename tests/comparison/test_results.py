@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainrule.comparison.results import COSTS, FORMAT, Comparison, Result, advise
-from chainrule.contract.kinds import Figures
+from chainrule.comparison.advice import advise
+from chainrule.comparison.measured_training import LEAST_STEPS, check_steps
+from chainrule.comparison.results import COSTS, FORMAT, Comparison, Result
+from chainrule.contract.kinds import Figures, LadderEntry
+from chainrule.errors import ModelError
+from chainrule.evaluation.intervals import among
 
 
 def result(name: str, loss: float, speed: float, megabytes: float, seconds: float) -> Result:
@@ -48,8 +55,8 @@ def test_a_model_that_is_nearly_as_good_and_much_cheaper_is_named() -> None:
     best, near = result("best", 1.0, 100, 50, 60), result("near", 1.04, 5000, 40, 6)
     far, dear = result("far", 1.2, 1e6, 1, 1), result("dear", 1.01, 90, 60, 80)
     assert advise(compared(far, near, best, dear)) == (
-        "Take best for quality; near to score text fast (50x as fast) and to train in little time (10x as fast), "
-        "within 5% of it."
+        "Take best for quality. For less: near trains 10x as fast and scores text 50x as fast; "
+        "its loss is 4.0% higher."
     )
 
 
@@ -59,3 +66,31 @@ def test_other_models_are_named_only_if_they_are_much_cheaper() -> None:
     assert advise(compared(result("a", 1.0, 100, 50, 60), near)) == "Take a for quality."
     assert advise(compared()) is None
     assert advise(compared(result("a", math.inf, 100, 50, 60))) is None
+
+
+def test_the_cheapest_is_taken_of_models_that_cannot_be_told_apart() -> None:
+    best, worse = result("mixture", 1.0, 100, 50, 60), result("lstm", 1.1, 100, 5, 60)
+    counted = replace(result("5-gram", 1.0001, 5000, 49, 0.1), behind=(0.0001, -0.001, 0.0012))
+    assert advise(compared(counted, replace(worse, behind=(0.1, 0.05, 0.15)), best)) == (
+        "Take 5-gram: the test text cannot tell it from mixture, the best, and it trains 600x as fast and "
+        "scores text 50x as fast."
+    )
+    slow = replace(result("slow", 1.0001, 10, 500, 600), behind=(0.0001, -0.001, 0.0012))
+    assert advise(compared(slow, best)) == (
+        "Take mixture: the test text cannot tell it from slow, and it costs least of them."
+    )
+
+
+def test_a_network_of_a_few_steps_is_no_result() -> None:
+    timed = LadderEntry("lstm", {"minutes": 1.0})
+    with pytest.raises(ModelError, match="took 1 step in 12 s, and 20 are the least"):
+        check_steps(timed, 1, 12.0)
+    for entry, steps in ((timed, LEAST_STEPS), (timed, None), (LadderEntry("lstm", {"steps": 1}), 1)):
+        check_steps(entry, steps, 12.0)
+
+
+def test_intervals_are_wider_for_more_models() -> None:
+    """One of many equal models differs from the best by chance, unless the interval allows for their number."""
+    draws = np.random.default_rng(1).normal(0.02, 0.01, 1000)
+    alone, of_many = among(draws, 1), among(draws, 20)
+    assert of_many[0] < 0 < alone[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,16 +13,17 @@ from typing import Any
 import numpy as np
 
 from chainrule import settings as settings_of
+from chainrule.comparison.advice import advise
 from chainrule.comparison.identity import another_error, identity_of, is_unused
-from chainrule.comparison.ladder import FULL, MINUTES, Budget, Ladder, find_ladder
+from chainrule.comparison.ladder import MINUTES, Budget, Ladder, find_ladder
 from chainrule.comparison.learning_curve import CurveTexts, Job, add_whole_text, curve_jobs, on_part, timed_as
 from chainrule.comparison.measured_training import MeasuredTraining
-from chainrule.comparison.results import FORMAT, RESULTS, Comparison, Failure, Result, advise, read_comparison
+from chainrule.comparison.results import FORMAT, RESULTS, Comparison, Failure, Result, read_comparison
 from chainrule.comparison.surprisals import SURPRISALS, Surprisals, read_surprisals, write_text
 from chainrule.contract.kinds import HeldOut, LadderEntry, TrainingData
 from chainrule.contract.lm import Context
 from chainrule.errors import ChainruleError, FolderError, Interrupted
-from chainrule.evaluation.intervals import FEWEST, drawn_bits_per_byte, middle_of, per_document
+from chainrule.evaluation.intervals import FEWEST, among, drawn_bits_per_byte, middle_of, per_document
 from chainrule.folder import MANIFEST, to_json
 from chainrule.runs.prepare import TokenizerChoice, split_off
 from chainrule.runs.train import Given, as_examples, encode_examples, lines_of
@@ -32,13 +34,16 @@ from chainrule.text.corpus import Corpus
 
 SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
 
+_SCORED_PER_SECOND = 10_000
+"""Tokens that a small network may score on two cores: a first guess at how long measuring takes."""
+
 
 def compare(
     corpus: Given,
     out: str | Path,
     *,
     task: str = "language",
-    ladder: str | Path = FULL,
+    ladder: str | Path | None = None,
     valid: Given | None = None,
     test: Given | None = None,
     kinds: Sequence[str] | None = None,
@@ -58,7 +63,8 @@ def compare(
     call continues a comparison that was stopped, with the models that are there. A model that fails is noted, and
     the others go on. `minutes` is the time of the whole comparison, which its networks share [4; other tasks: a
     minute for each network]. A `task` other than language has a ladder and a measure of its own: translation takes
-    pairs. `ladder` is quick, full, a table of the lectures (`ladder_names`), or a file that lists models. With
+    pairs. `ladder` is quick, standard (each family at its best), full (every smoothing method too), a table of
+    the lectures (`ladder_names`), or a file that lists models [standard; full with `kinds`]. With
     `curve`, the models of the short ladder (of a file all) are trained on parts of the training text too, in the
     same time.
 
@@ -118,7 +124,8 @@ def compare(
         spent = sum(one.seconds for one in comparison.results)
         spent += sum(one.seconds for one in comparison.curve if one.share < 1)
         jobs = [*(Job(kind, entry) for kind, entry in entries), *on_parts]
-        _train_all(training, jobs, texts, comparison, Budget(minutes, spent))
+        each = encoded["test"].tokens / _SCORED_PER_SECOND
+        _train_all(training, jobs, texts, comparison, Budget(minutes, spent, each))
         if is_of_text:
             _add_mixture(training, comparison, parts["valid"])
         finished = _with_intervals(comparison, test_lines, out, seed)
@@ -179,7 +186,12 @@ def _train(
     name = job.entry.name
     if job.share == 1:
         order = [entry["name"] for entry in comparison.identity["ladder"]]
-        comparison.results.append(training.train(job.kind, budget.within(job.entry, waiting)))
+        entry = budget.within(job.entry, waiting)
+        began = time.perf_counter()
+        try:
+            comparison.results.append(training.train(job.kind, entry))
+        finally:
+            budget.took(entry, time.perf_counter() - began)
         comparison.results.sort(key=lambda one: order.index(one.name))
     elif any(one.name == name for one in comparison.curve):
         whole = next(one for one in comparison.results if one.name == name)
@@ -216,7 +228,7 @@ def _with_intervals(comparison: Comparison, test: Corpus, out: Path, seed: int) 
         for number, draws in drawn.items():
             one, behind = results[number], None
             if of_best is not None and one is not best and best is not None:
-                behind = (one.rank - best.rank, *middle_of(draws - of_best))
+                behind = (one.rank - best.rank, *among(draws - of_best, len(drawn) - 1))
             results[number] = replace(one, interval=middle_of(draws), behind=behind)
     found = replace(comparison, results=results)
     return replace(found, advice=advise(found))

@@ -20,37 +20,39 @@ from chainrule.system.progress import SILENT, Progress
 
 Ladder: TypeAlias = Sequence[tuple[Kind, LadderEntry]]
 
-QUICK, FULL = "quick", "full"
-"""The ladders of the models that kinds declare: a few of them, and all."""
+QUICK, STANDARD, FULL = "quick", "standard", "full"
+"""The ladders of the models that kinds declare: a few of them, each family at its best, and all."""
 
 MINUTES = 4.0
 """The default time of a comparison of language models."""
 
 _OWN, _FILE = files("chainrule.comparison").joinpath("ladders"), ".toml"
-_MEASURING = 0.12  # of a network's time, for measuring it
+_MIXING = 2.0  # the time to mix and measure a mixture, in that to measure a network
 _LEAST_SECONDS = 1.0  # a network gets at least that much, however late it is
 
 
 def find_ladder(
-    chosen: str | Path = FULL,
+    chosen: str | Path | None = None,
     kinds: Sequence[str] | None = None,
     task: str = "language",
     progress: Progress = SILENT,
 ) -> list[tuple[Kind, LadderEntry]]:
     """Return the models of a ladder by its name, or those that a file lists; with `kinds`, only those kinds.
 
-    A name is quick, full, or one of `ladder_names`. Names of models are unique: if two kinds use the same one, the
-    name of the kind is added.
+    A name is quick, standard, full, or one of `ladder_names`; without one it is standard, and full for named kinds.
+    Names of models are unique: if two kinds use the same one, the name of the kind is added.
     """
-    if str(chosen) in (QUICK, FULL):
-        found = [one for one in ladder_entries(kinds, progress, task) if chosen == FULL or one[1].quick]
+    chosen = (FULL if kinds else STANDARD) if chosen is None else chosen
+    if str(chosen) in (QUICK, STANDARD, FULL):
+        every = ladder_entries(kinds, progress, task)
+        found = [one for one in every if chosen == FULL or getattr(one[1], str(chosen))]
     else:
         listed = list(_read(str(chosen)))
         if other := next((kind for kind, _ in listed if kind.task != task), None):
             raise ChainruleError(f"{chosen}: the kind {other.name} is for another task: --task {other.task}")
         found = [one for one in listed if not kinds or one[0].name in map(present_name, kinds)]
     if not found:
-        of = "" if str(chosen) == FULL else f" in the ladder {chosen}"
+        of = "" if str(chosen) in (STANDARD, FULL) else f" in the ladder {chosen}"
         raise ChainruleError(
             f"there is no model to compare{of}: no kind of {task} adds one to the ladder (is torch missing?)"
         )
@@ -106,7 +108,7 @@ def _read(chosen: str) -> Iterator[tuple[Kind, LadderEntry]]:
         text = path.read_text(encoding="utf-8")
         content = json.loads(text) if path.name.endswith(".json") else tomllib.loads(text)
     except OSError as error:
-        known = ", ".join([QUICK, FULL, *ladder_names()])
+        known = ", ".join([QUICK, STANDARD, FULL, *ladder_names()])
         raise ChainruleError(f"{chosen}: there is no such ladder ({error.strerror}): {known}, or a file") from None
     except (ValueError, UnicodeDecodeError) as error:
         raise ChainruleError(f"{chosen}: the ladder cannot be read: {error}") from None
@@ -174,21 +176,34 @@ def folder_name(name: str) -> str:
 class Budget:
     """The time of a comparison: models that are counted take what they need, and networks share the rest.
 
-    A network gets its share of the time that is left when its turn comes, so the next network gets the time that it
-    does not use.
+    A network gets its share of what is left when its turn comes, less the time to measure the networks and their
+    mixture. How long that takes is not known before the first is measured: `each` is a guess, which every network
+    that was measured corrects.
     """
 
     minutes: float | None
     """All of the time; None: every network has the minutes of its own settings."""
     spent: float = 0.0
     """Seconds that an earlier part of the comparison took."""
+    each: float = 0.0
+    """Seconds that a network takes beside its training."""
     began: float = field(default_factory=time.perf_counter)
+    _measured: list[float] = field(default_factory=list)
 
     def within(self, entry: LadderEntry, waiting: Sequence[LadderEntry]) -> LadderEntry:
         """Return the entry with the minutes that it may train; `waiting` are the entries after it."""
         if self.minutes is None or "minutes" not in entry.settings:
             return entry
-        shares = entry.share + sum(other.share for other in waiting if "minutes" in other.settings)
+        networks = [entry, *(other for other in waiting if "minutes" in other.settings)]
         left = 60 * self.minutes - self.spent - (time.perf_counter() - self.began)
-        seconds = max(_LEAST_SECONDS, left * entry.share / shares * (1 - _MEASURING))
+        left -= self._expected() * (len(networks) + _MIXING)
+        seconds = max(_LEAST_SECONDS, left * entry.share / sum(one.share for one in networks))
         return replace(entry, settings={**entry.settings, "minutes": round(seconds / 60, 4)})
+
+    def took(self, entry: LadderEntry, seconds: float) -> None:
+        """Note how long an entry took in all, to plan for the next ones."""
+        if "minutes" in entry.settings:
+            self._measured.append(max(0.0, seconds - 60 * entry.settings["minutes"]))
+
+    def _expected(self) -> float:
+        return sum([self.each, *self._measured]) / (1 + len(self._measured))

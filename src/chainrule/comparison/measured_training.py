@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,6 +21,7 @@ from chainrule.contract.kinds import Figures, HeldOut, Kind, LadderEntry, Traini
 from chainrule.contract.lm import LanguageModel
 from chainrule.contract.model import Model
 from chainrule.decode.generate import generate_many, sample_text
+from chainrule.errors import ModelError
 from chainrule.evaluation.measure import Measured, measure
 from chainrule.folder import megabytes
 from chainrule.mixtures.mix import mix
@@ -31,6 +33,9 @@ from chainrule.tokens.ids import Encoded
 
 MIXTURE = "mixture"
 """The name of the last model of a comparison: its best network mixed with its best counted model."""
+
+LEAST_STEPS = 20
+"""A network that takes fewer is no result."""
 
 _SAMPLE_LINES = 8
 _SAMPLING_SECONDS, _SAMPLING_TOKENS = 0.1, 2000
@@ -60,6 +65,7 @@ class MeasuredTraining:
         with peak_memory_inside(self.data.device) as memory:
             model: Any = kind.train(settings, self.data)
         trained = time.perf_counter() - began
+        check_steps(entry, model.metrics.get("steps"), trained)
         seen = model.metrics.get("tokens_seen")
         result = self._measured(kind, entry, model, trained)
         return replace(
@@ -116,7 +122,8 @@ class MeasuredTraining:
         speed: float | None = None
         if kind.measure is None:
             found, speed = self._measure_on_text(model, folder.name), sampling_speed(model, self.data.seed)
-            sample = sample_text(model, self.data.seed, lines=_SAMPLE_LINES)
+            # models of counts would begin alike if they had the same draws
+            sample = sample_text(model, self.data.seed + zlib.crc32(entry.name.encode()), lines=_SAMPLE_LINES)
         else:
             figures: Figures = import_object(kind.measure)(model, self.test, self.data.progress)
             found, sample = figures, figures.sample
@@ -149,6 +156,15 @@ class MeasuredTraining:
         nats = -np.concatenate(pieces).astype(np.float64)
         write_surprisals(self.out, name, Surprisals(nats.astype(np.float32), self._token_ends))
         return found
+
+
+def check_steps(entry: LadderEntry, steps: int | None, seconds: float) -> None:
+    """Refuse a network that had time for a few steps only: its figures would say nothing of its kind."""
+    if "minutes" in entry.settings and "steps" not in entry.settings and steps is not None and steps < LEAST_STEPS:
+        raise ModelError(
+            f"it took {steps} step{'s' * (steps != 1)} in {seconds:.0f} s, and {LEAST_STEPS} are the least to "
+            "judge a network by: give the comparison more minutes, or fewer networks"
+        )
 
 
 def sampling_speed(lm: LanguageModel, seed: int = 0) -> float:

@@ -50,7 +50,11 @@ class Result:
     interval: tuple[float, float] | None = None
     """Bits per byte: 95 % of draws of the test documents lie between these."""
     behind: tuple[float, float, float] | None = None
-    """By how many bits per byte it is worse than the best on the same documents, and the interval of that."""
+    """By how many bits per byte it is worse than the best on the same documents, and the interval of that.
+
+    With many models one of them would look different by chance: the interval is as much wider as Bonferroni's
+    correction for their number asks for.
+    """
 
     @property
     def loss(self) -> float | None:
@@ -92,7 +96,7 @@ class Result:
 
     @property
     def differs_from_best(self) -> bool:
-        """Return True if it is worse than the best model on nearly all draws of the documents."""
+        """Return True if it is worse than the best model on the same documents, whatever documents are drawn."""
         return self.behind is None or self.behind[1] > 0
 
 
@@ -221,6 +225,11 @@ class Comparison:
         return min((one for one in self.results if one.loss is not None), key=lambda one: one.rank, default=None)
 
     @property
+    def equal_to_best(self) -> list[Result]:
+        """The other models that the test text cannot tell from the best."""
+        return [one for one in self.results if one is not self.best and not one.differs_from_best]
+
+    @property
     def costs(self) -> list[Cost]:
         """The costs that were measured of at least one model."""
         return [cost for cost in COSTS.values() if any(cost.of(one) is not None for one in self.results)]
@@ -265,33 +274,6 @@ class Comparison:
         """Write the comparison into its folder."""
         with replaced_file(out / RESULTS) as file:
             file.write(to_json(self.to_json(), indent=2).encode() + b"\n")
-
-
-NEAR = 0.05
-"""A model is nearly as good as the best if its loss is higher by this share at most."""
-
-_PURPOSES = {
-    "tokens_per_second": ("to score text fast", "as fast"),
-    "megabytes": ("for little disk", "as small"),
-    "training_seconds": ("to train in little time", "as fast"),
-}
-_WORTH_SAYING = 2.0  # times as cheap as the best
-
-
-def advise(comparison: Comparison) -> str | None:
-    """Return which model to take for which purpose; None if no model has a finite loss."""
-    best = comparison.best
-    if best is None or not best.has_finite_loss:
-        return None
-    near = [one for one in comparison.results if one.rank <= best.rank * (1 + NEAR) and one is not best]
-    purposes: dict[str, list[str]] = {}
-    for key, (purpose, gained) in _PURPOSES.items():
-        gains = [(COSTS[key].gain(one, best), one.name) for one in near]
-        gain, name = max(gains, key=lambda one: one[0], default=(0.0, ""))
-        if gain >= _WORTH_SAYING:
-            purposes.setdefault(name, []).append(f"{purpose} ({gain:.0f}x {gained})")
-    others = [f"{name} {' and '.join(wishes)}, within {NEAR:.0%} of it" for name, wishes in purposes.items()]
-    return "; ".join([f"Take {best.name} for quality", *others]) + "."
 
 
 def read_comparison(out: Path) -> Comparison | None:

@@ -214,6 +214,8 @@ class LadderEntry:
     """Of the time that is left for networks, beside the shares of others."""
     quick: bool = False
     """Whether it belongs to the short ladder too."""
+    standard: bool = True
+    """Whether it belongs to the ladder that is trained by default, in which each family is at its best."""
 
 
 Rung = LadderEntry

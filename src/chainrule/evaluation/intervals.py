@@ -8,6 +8,7 @@ A document counts as a whole: its lines are alike, and drawing lines would give 
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,21 @@ def middle_of(draws: NDArray[np.float64]) -> tuple[float, float]:
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(draws, [tail, 1 - tail])
     return float(low), float(high)
+
+
+def among(draws: NDArray[np.float64], comparisons: int) -> tuple[float, float]:
+    """Return the interval of one of several comparisons, wide enough that all of them hold at `LEVEL` together.
+
+    Bonferroni's correction divides what is outside by their number. So few draws are that far outside that the
+    width is taken from the normal distribution.
+
+    >>> draws = np.random.default_rng(0).normal(size=1000)
+    >>> [round(end, 1) for end in (*among(draws, 1), *among(draws, 20))]
+    [-2.0, 1.9, -3.0, 2.9]
+    """
+    half = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2 / max(1, comparisons)) * float(draws.std())
+    middle = float(draws.mean())
+    return middle - half, middle + half
 
 
 def drawn_bits_per_byte(

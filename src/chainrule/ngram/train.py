@@ -233,7 +233,8 @@ KIND = Kind(
             LadderEntry(
                 NgramSettings(order=order, smoothing=smoothing).name,
                 {"order": order, "smoothing": smoothing},
-                quick=smoothing == ("laplace" if order == 1 else "modified-kneser-ney"),
+                quick=(best := smoothing == ("laplace" if order == 1 else "modified-kneser-ney")),
+                standard=best,
             )
             for order, smoothings in _LADDER.items()
             for smoothing in smoothings

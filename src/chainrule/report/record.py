@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from chainrule import settings as settings_of
-from chainrule.comparison.results import RESULTS, Comparison, Result, advise, read_comparison
+from chainrule.comparison.advice import advise
+from chainrule.comparison.results import RESULTS, Comparison, Result, read_comparison
 from chainrule.comparison.surprisals import (
     SURPRISALS,
     TEXT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
 @opt.option("--kind KIND", "Only this kind; repeatable. [default: all]", name="kinds", multiple=True)
 @opt.option(
     "--ladder NAME|FILE",
-    "The models: quick (a few), full (all), lecture-ngrams or lecture-networks (tables of the lectures), or "
-    "the [[model]] tables (kind, name, settings, share) of a TOML or JSON file.",
-    default="full",
+    "The models: quick (a few), standard (each family at its best), full (every smoothing method too), "
+    "lecture-ngrams or lecture-networks (tables of the lectures), or the [[model]] tables (kind, name, settings, "
+    "share) of a TOML or JSON file. [default: standard; full with --kind]",
 )
 @opt.minutes("The time of the whole comparison, which networks share. [default: 4; other tasks 1 for each]")
 @opt.option(
@@ -146,14 +147,12 @@ def _print_samples(screen: Console, comparison: Comparison) -> None:
 
 
 def _print_best(screen: Console, comparison: Comparison, out: str) -> None:
+    from chainrule.comparison.advice import pick
     from chainrule.contract.tasks import find_task
 
-    best = comparison.best
-    if best is not None:
-        verb = find_task(comparison.task).verb
-        equal = [one.name for one in comparison.results if not one.differs_from_best]
-        if equal:
-            say(screen, f"\nThe test text cannot tell the best from {', '.join(equal)}.")
-        if comparison.advice is not None:
-            say(screen, f"\n{comparison.advice}")
-        say(screen, f"\nThe best is {best.name}; try: chainrule {verb} {out}/{best.folder}")
+    if comparison.advice is not None:
+        say(screen, f"\n{comparison.advice}")
+    taken = pick(comparison) or comparison.best
+    if taken is not None:
+        command = shlex.join(["chainrule", find_task(comparison.task).verb, str(Path(out, taken.folder))])
+        say(screen, f"\nTry: {command}")

@@ -1,0 +1,74 @@
+"""Advice: which model to take, by the differences that the test text shows and by what each model costs."""
+
+from __future__ import annotations
+
+import math
+
+from chainrule.comparison.results import COSTS, Comparison, Result
+
+NEAR = 0.05
+"""A model is nearly as good as another if its loss is higher by this share at most."""
+_WORTH_SAYING = 2.0  # times as cheap
+_GAINS = {
+    "training_seconds": "trains {}x as fast",
+    "tokens_per_second": "scores text {}x as fast",
+    "megabytes": "is {}x as small",
+}
+
+
+def pick(comparison: Comparison) -> Result | None:
+    """Return the cheapest model that the test text cannot tell from the best; None if none has a finite loss."""
+    best = comparison.best
+    if best is None or not best.has_finite_loss:
+        return None
+    return max([best, *comparison.equal_to_best], key=lambda one: _cheapness(one, best))
+
+
+def advise(comparison: Comparison) -> str | None:
+    """Return which model to take, and which to take for less; None if no model has a finite loss."""
+    best, picked = comparison.best, pick(comparison)
+    if best is None or picked is None:
+        return None
+    return " ".join([_why(comparison, picked, best), *_cheaper(comparison, picked)])
+
+
+def _why(comparison: Comparison, picked: Result, best: Result) -> str:
+    if picked is not best:
+        gains = "".join(f", and it {gain}" for gain in [_joined(_gains(picked, best))] if gain)
+        return f"Take {picked.name}: the test text cannot tell it from {best.name}, the best{gains}."
+    if comparison.equal_to_best:
+        others = _joined([one.name for one in comparison.equal_to_best])
+        return f"Take {best.name}: the test text cannot tell it from {others}, and it costs least of them."
+    return f"Take {best.name} for quality."
+
+
+def _cheaper(comparison: Comparison, picked: Result) -> list[str]:
+    """Return a sentence for each model that is nearly as good, and cheapest in some respect."""
+    near = [one for one in comparison.results if picked.rank < one.rank <= picked.rank * (1 + NEAR)]
+    cheapest = {
+        max(near, key=lambda one: COSTS[key].gain(one, picked)).name
+        for key in _GAINS
+        if any(COSTS[key].gain(one, picked) >= _WORTH_SAYING for one in near)
+    }
+    return [
+        f"For less: {one.name} {_joined(_gains(one, picked))}; its {comparison.loss_name} "
+        f"{'are' if comparison.is_of_text else 'is'} {one.rank / picked.rank - 1:.1%} higher."
+        for one in sorted(near, key=lambda one: one.rank)
+        if one.name in cheapest
+    ]
+
+
+def _gains(one: Result, than: Result) -> list[str]:
+    """Return in words in which respects a model is much cheaper than another."""
+    gains = {key: COSTS[key].gain(one, than) for key in _GAINS}
+    return [_GAINS[key].format(f"{gain:,.0f}") for key, gain in gains.items() if gain >= _WORTH_SAYING]
+
+
+def _cheapness(one: Result, than: Result) -> float:
+    """Return how many times as cheap as another a model is: the mean of the logarithms over its costs."""
+    gains = [gain for key in _GAINS if (gain := COSTS[key].gain(one, than)) > 0]
+    return sum(map(math.log, gains)) / len(gains) if gains else 0.0
+
+
+def _joined(parts: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
