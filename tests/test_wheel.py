@@ -49,7 +49,7 @@ def test_the_wheel_works_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> 
     command(binaries / "python", "-m", "pip", "install", "--quiet", *constraint, f"{wheel}[report]", cwd=tmp_path)
     run = binaries / "chainrule"
     command(
-        run, "compare", "builtin:shakespeare", "--ladder", "quick", "--minutes", "0.2", "--out", "l", cwd=tmp_path
+        run, "compare", "builtin:shakespeare", "--ladder", "quick", "--minutes", "1.5", "--out", "l", cwd=tmp_path
     )
     assert (tmp_path / "l" / "report.html").stat().st_size > 50_000
     command(run, "train", "ngram", "--tokenizer", "word", "builtin:shakespeare", "--out", "model", cwd=tmp_path)

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from chainrule.cli.output import results_table, show_table
 
-from .running import HELD_OUT, Run, on_terminal, strict_json
+from .running import HELD_OUT, Fails, Run, on_terminal, strict_json
 
 MODELS = ["model", "stream_model", "bpe_model"]
 
@@ -267,3 +267,9 @@ def test_a_text_can_be_given_itself(run: Run, model: Path, tmp_path: Path) -> No
             strict_json(run(verb, model, text, "--json").out) for text in ("i love mice", tmp_path / "text")
         )
         assert given["perplexity"] == in_file["perplexity"]
+
+
+def test_a_name_of_a_file_is_no_text(fails: Fails, model: Path) -> None:
+    for verb in ("evaluate", "score"):
+        assert "my test.txt: no such file" in fails(verb, model, "my test.txt")
+    assert "a text of a single word is read from standard input" in fails("score", model, "hello")

@@ -50,7 +50,7 @@ def test_what_was_found_is_printed(run: Run, animals: Path, bag: Path, held_out:
     assert (ran.code, ran.err) == (0, "")
     assert "mean weight" in ran.out
     assert "held-out perplexity" in ran.out
-    assert "beside the best of the models" in ran.out
+    assert "than that of the best model" in ran.out
     lines = [line for line in ran.out.splitlines() if line.startswith(str(tmp_path))]
     assert len(lines) == 4  # two models, the mixture, and what it is
 

@@ -98,7 +98,7 @@ def test_a_plug_in_brings_a_task(run: Run, fails: Fails, toy: Path, tmp_path: Pa
         "compare", toy, "--task", "counting", "--out", tmp_path / "ladder", "--valid", toy, "--test", toy
     )
     assert compared.code == 0, compared.err
-    assert "counter: three" in compared.out and "try: chainrule evaluate" in compared.out
+    assert "counter: three" in compared.out and "Try: chainrule evaluate" in compared.out
 
 
 def test_a_task_that_is_not_there_is_named(fails: Fails, toy: Path, tmp_path: Path) -> None:

@@ -202,7 +202,7 @@ def test_discounts_that_a_text_is_too_small_for_are_noted(run: Run, toy: Path, t
     assert ran.code == 0
     assert ran.err == (
         "note: bigram, modified-kneser-ney: the counts of 1- and 2-grams give no valid discount; "
-        "falling back to 0.5, 1, 1.5\n"
+        "falling back to 0.5, 1, 1.5, as is usual for short or repetitive text\n"
     )
 
 

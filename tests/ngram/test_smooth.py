@@ -338,7 +338,8 @@ def test_counts_of_counts_are_counted() -> None:
 def test_fallbacks_are_noted_and_exact(smoothing: str, said: str, metric: str, value: list[float]) -> None:
     progress = Listening()
     lm = train_on(ids_of([[A, B]]), 6, smoothing=smoothing, order=2, progress=progress)
-    assert progress.notes == [f"bigram, {smoothing}: the counts of 1- and 2-grams {said}"]
+    usual = "as is usual for short or repetitive text"
+    assert progress.notes == [f"bigram, {smoothing}: the counts of 1- and 2-grams {said}, {usual}"]
     assert lm.metrics[metric] == [value, value]
 
 

@@ -58,7 +58,7 @@ class _InOrder(click.Group):
 def cli(debug: bool) -> None:
     """Train, measure, compare and use language models on your own text.
 
-    Start with: chainrule compare builtin:python --out ladder
+    Start with: chainrule compare builtin:shakespeare --out ladder
     """
 
 

@@ -4,7 +4,8 @@ In reading order:
 
     ladder.py              which models are compared, and how the time is shared among them
     ladders/               ladders with a name of their own: tables of the lectures
-    results.py             the record of a comparison: what each model gives and costs, and advice
+    results.py             the record of a comparison: what each model gives and costs
+    advice.py              which model to take, by differences and costs
     surprisals.py          the surprisal of every token of the held-out text, on disk
     measured_training.py   one model of a comparison: trained, measured, saved, and its costs
     learning_curve.py      the same models on parts of the training text

@@ -34,7 +34,7 @@ from chainrule.text.corpus import Corpus
 
 SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
 
-_SCORED_PER_SECOND = 10_000
+_SCORED_PER_SECOND = 20_000
 """Tokens that a small network may score on two cores: a first guess at how long measuring takes."""
 
 

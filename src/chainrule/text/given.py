@@ -27,7 +27,8 @@ from chainrule.text.remote import is_address
 Text: TypeAlias = Corpus | str | Path | Iterable[str] | Iterable[Path]
 """Text as callers give it: one or several strings, which are texts, or paths, which are files; or a corpus."""
 
-_FILE_ENDINGS = (".txt", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
+FILE_ENDINGS = (".txt", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
+"""The ends of names that are never meant as text."""
 _STORES = ("s3://", "gs://", "hf://", "file://")
 _COMPRESSED = (".gz", ".zst")
 
@@ -90,7 +91,7 @@ def _names_a_file(text: str) -> bool:
     ending = text.lower()
     for compressed in _COMPRESSED:
         ending = ending.removesuffix(compressed)
-    return ending.endswith(_FILE_ENDINGS) or (glob.has_magic(text) and any(glob.iglob(text)))  # noqa: PTH207
+    return ending.endswith(FILE_ENDINGS) or (glob.has_magic(text) and any(glob.iglob(text)))  # noqa: PTH207
 
 
 def _refuse_names(names: list[str]) -> NoReturn:

@@ -118,7 +118,7 @@ def read_by_model(text: str | None, prompt: str | None, next_word: str | None = 
     """Return the text that a model reads, and what it predicts, as arguments of `explain` and `diagnose`."""
     if (text is None) == (prompt is None):
         raise click.UsageError(
-            'give a TEXT in quotes, whose last token is predicted, or --prompt "...", what comes after which is'
+            'give a TEXT in quotes to predict its last token, or --prompt "..." to predict the token after it'
         )
     found = {"text": text or prompt or "", "after": prompt is not None}
     return found if next_word is None else found | {"next_word": next_word}

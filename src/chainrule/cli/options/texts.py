@@ -112,12 +112,19 @@ def open_corpus(options: Mapping[str, Any], *sources: str) -> cr.Corpus:
 
 def open_text(options: Mapping[str, Any], given: str) -> cr.Corpus:
     """Open a corpus by its name; several words that name no file are the text itself."""
-    return cr.Corpus.from_text(given) if is_text(given) else open_corpus(options, given)
+    if is_text(given):
+        return cr.Corpus.from_text(given)
+    if given.isalpha() and not Path(given).exists():
+        raise CorpusError(f"{given}: no such file; a text of a single word is read from standard input, as by echo")
+    return open_corpus(options, given)
 
 
 def is_text(given: str) -> bool:
-    """Return True if an argument is a text itself: several words that name no file."""
-    return given != "-" and len(given.split()) > 1 and not Path(given).exists()
+    """Return True if an argument is a text itself: several words that neither name a file nor look like a name."""
+    from chainrule.text.given import FILE_ENDINGS
+
+    path = Path(given)
+    return len(given.split()) > 1 and path.suffix not in FILE_ENDINGS and not path.exists()
 
 
 def open_examples(options: Mapping[str, Any], task: Task, *given: Sequence[str] | None) -> list[Any]:

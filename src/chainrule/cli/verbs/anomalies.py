@@ -54,7 +54,8 @@ def anomalies(folder: str, log: str, follow: bool, labels: str | None, as_json: 
 
     With --follow, what LOG has already is ranked first; then lines are shown as they come, if they reach the
     threshold, or without one, if they are among the N most surprising so far. A log that is rotated or cut is read
-    from the start of the new file. Bytes that are not UTF-8 are replaced, unless --encoding-errors strict is given.
+    from the start of the new file. While it follows, bytes that are not UTF-8 are replaced, unless
+    --encoding-errors strict is given.
 
     \b
     chainrule anomalies usual app.log --top 10

@@ -108,7 +108,7 @@ def _report(tally: DraftTally, seconds: float) -> str:
 
 def _print_pieces(pieces: Iterator[tuple[int, str]], lm: cr.LanguageModel, prompt: str, count: int) -> None:
     """Print texts as their pieces come, each after the prompt; each piece appears at once, in a pipe too."""
-    last = -1
+    last, is_empty = -1, not prompt.strip()
     for number, piece in pieces:
         if number > last:
             echo("\n" * (number > 0), nl=False)
@@ -116,5 +116,7 @@ def _print_pieces(pieces: Iterator[tuple[int, str]], lm: cr.LanguageModel, promp
                 echo(f"--- {number + 1}")
             echo(prompt, nl=False)
         echo(piece, nl=False)
-        last = number
+        last, is_empty = number, is_empty and not piece.strip()
     echo()
+    if is_empty:
+        terminal_progress().note("the text ended at once, as empty lines do: give --prompt, or another --seed")

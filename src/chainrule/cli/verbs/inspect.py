@@ -124,6 +124,8 @@ def _print(title: str, described: dict[str, Any]) -> None:
 
     screen = console()
     _print_predictions(screen, described)
+    if any(name in described for name in ("next", "ngrams")):
+        return
     table = Table(box=box.SIMPLE, show_header=False, title=title, title_justify="left")
     table.add_column(no_wrap=True)
     table.add_column(overflow="ellipsis")

@@ -144,8 +144,9 @@ def _report(lm: Any, folders: tuple[str, ...], out: str, as_json: bool) -> None:
         best = min(figures["held_out_perplexities"][: len(folders)])
         change = figures["cross_validated_perplexity"] / best - 1
         gain = (
-            f"; perplexity {change:+.1%} beside the best of the models, on {figures['held_out_tokens']:,} tokens "
-            "held out, each half with the weights of the other"
+            f"; its perplexity is {abs(change):.1%} {'lower' if change < 0 else 'higher'} than that of the best "
+            f"model ({figures['held_out_tokens']:,} tokens held out; each half is scored with weights tuned on the "
+            "other)"
         )
     say(screen, f"{out}: vocabulary {lm.tokenizer.vocab_size:,}, {number(megabytes(out))} MB{gain}")
     if is_tuned and max(figures["weights"]) == 1 and sum(figures["weights"]) == 1:

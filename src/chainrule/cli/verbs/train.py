@@ -53,7 +53,8 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
     """Train a model of KIND on CORPUS.
 
     CORPUS is files (text, .jsonl, .csv, .tsv or .parquet; .gz and .zst too), folders, patterns in quotes, - for
-    standard input, or builtin:python. A line of text is a sequence, unless --context stream is given.
+    standard input, builtin:shakespeare or builtin:python. --field names the fields of records that are text. A line
+    of text is a sequence, unless --context stream is given.
 
     `chainrule kinds` lists the kinds, `chainrule kinds KIND` the settings of one for --set. A training that is
     stopped (Ctrl-C) goes on with `chainrule resume OUT.run`, or with this command and --resume.

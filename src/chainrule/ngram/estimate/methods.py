@@ -91,7 +91,8 @@ def _note_fallback(
     if lengths:
         values = ", ".join(f"{value:g}" for value in fallback[1:])
         progress.note(
-            f"{settings.name}: the counts of {_lengths(lengths)} give no valid {what}; falling back to {values}"
+            f"{settings.name}: the counts of {_lengths(lengths)} give no valid {what}; falling back to {values}, "
+            "as is usual for short or repetitive text"
         )
 
 
