@@ -31,6 +31,7 @@ from chainrule.system.devices import choose_device
 from chainrule.system.disk import holding, remove_folder, scratch_folder, sweep
 from chainrule.system.progress import Progress, Reports, as_progress
 from chainrule.text.corpus import Corpus
+from chainrule.text.split import By, repeated_bytes
 
 SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
 
@@ -53,6 +54,7 @@ def compare(
     device: str = "cpu",
     minutes: float | None = None,
     curve: bool = False,
+    split: By = "auto",
     seed: int = 0,
     overwrite: bool = False,
     progress: Reports = False,
@@ -64,9 +66,10 @@ def compare(
     the others go on. `minutes` is the time of the whole comparison, which its networks share [4; other tasks: a
     minute for each network]. A `task` other than language has a ladder and a measure of its own: translation takes
     pairs. `ladder` is quick, standard (each family at its best), full (every smoothing method too), a table of
-    the lectures (`ladder_names`), or a file that lists models [standard; full with `kinds`]. With
-    `curve`, the models of the short ladder (of a file all) are trained on parts of the training text too, in the
-    same time.
+    the lectures (`ladder_names`), or a file that lists models [standard; full with `kinds`]. `split`
+    says what is kept together in a part: a file, a paragraph or a line; by "time" the end of the text is held out.
+    With `curve`, the models of the short ladder (of a file all) are trained on parts of the training text too, in
+    the same time.
 
     >>> import tempfile
     >>> texts = [f"{who} {what}" for who in ("cats", "dogs", "mice", "ants") for what in ("run", "eat", "nap")]
@@ -88,7 +91,7 @@ def compare(
     with holding(out), scratch_folder() as scratch:
         examples, *given = (None if one is None else as_examples(first, one) for one in (corpus, valid, test))
         of_own: Any = dict(zip(("valid", "test"), given, strict=True))
-        parts: dict[str, Any] = split_off(examples, of_own, SHARES, scratch, seed=seed, progress=progress)
+        parts: dict[str, Any] = split_off(examples, of_own, SHARES, scratch, by=split, seed=seed, progress=progress)
         chosen = tokenizer or TokenizerChoice(first.tokenizer)
         the_tokenizer, encoded, sources = encode_examples(first, parts, chosen, source_tokenizer, scratch, progress)
         data = TrainingData(
@@ -119,6 +122,9 @@ def compare(
         out.mkdir(exist_ok=True)
         test_lines = lines_of(parts["test"])
         text = write_text(out, test_lines)
+        if is_of_text:
+            repeated = repeated_bytes(test_lines, lines_of(parts["train"]))
+            comparison.parts["test"]["repeated"] = repeated
         comparison.write(out)
         training = MeasuredTraining(data, HeldOut(parts["test"], encoded["test"]), out, text)
         spent = sum(one.seconds for one in comparison.results)

@@ -67,9 +67,7 @@ class MeasuredTraining:
         settings: Any = settings_of.parse(kind.settings, entry.settings)
         kind.check(settings, self.data.device)
         if "minutes" not in entry.settings and not kind.keeps_run:
-            with contextlib.suppress(
-                ChainruleError
-            ):  # compiling its loops is no part of the time of a counted model
+            with contextlib.suppress(ChainruleError):  # to compile its loops, which is no part of its time
                 kind.train(settings, replace(self.data, train=_few(self.data.train), progress=SILENT))
             began = time.perf_counter()
         with peak_memory_inside(self.data.device) as memory:
@@ -171,7 +169,7 @@ class MeasuredTraining:
 
 
 def _few(encoded: Encoded) -> Encoded:
-    """Return the first lines of a text, or all of a short one; counts of bytes and the like are those of the whole."""
+    """Return the first lines of a text, or all of a short one; the counts of bytes and lines stay as they are."""
     ends = np.flatnonzero(encoded.ids[:_FEW_TOKENS] == encoded.ids[-1])
     return replace(encoded, ids=encoded.ids[: ends[-1] + 1]) if len(ends) else encoded
 

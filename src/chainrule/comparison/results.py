@@ -186,7 +186,7 @@ class Comparison:
     vocab_size: int
     context: Context
     parts: dict[str, dict[str, int]]
-    """Lines, tokens and bytes of train, valid and test."""
+    """Lines, tokens and bytes of train, valid and test; of test also the bytes of long lines that train has too."""
     results: list[Result]
     identity: dict[str, Any]
     """The texts, the tokenizer, the seed and the ladder: a comparison is continued only if these are the same."""

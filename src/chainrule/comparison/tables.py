@@ -12,6 +12,8 @@ from chainrule.system.display import Part, ResultTable, number
 
 CHEAP = "°"
 """Marks the cost of a model to which no other is better without costing more."""
+_REPEATED = 0.02
+"""A share of repeated lines in the test text that a reader should know of."""
 _SAMPLE = 160  # characters
 
 
@@ -25,6 +27,9 @@ def comparison_parts(comparison: Comparison) -> list[Part]:
     else:
         head += f"{train['lines']:,} examples, measured on {test['lines']:,} that no model has seen"
     parts: list[Part] = [head, models_table(comparison), *_notes(comparison)]
+    if test.get("repeated", 0) > _REPEATED * test["bytes"]:
+        share = test["repeated"] / test["bytes"]
+        parts.append(f"{share:.0%} of the test text are lines that the training text has too: text like it is easy")
     if comparison.curve:
         parts += ["", curve_table(comparison)]
     return parts + [f"{on_part(one.name, one.share)} failed: {one.error}" for one in comparison.failures]

@@ -16,7 +16,7 @@ from chainrule.system.parallel import EMBEDDED, Executor
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.pairs import Pairs, sides_of
-from chainrule.text.split import split
+from chainrule.text.split import By, split
 from chainrule.text.tagged import Tagged
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded, encode_corpus
@@ -118,6 +118,7 @@ def split_off(
     shares: Mapping[str, float],
     folder: Path,
     *,
+    by: By = "auto",
     seed: int = 0,
     progress: Progress = SILENT,
 ) -> dict[str, E]:
@@ -128,7 +129,12 @@ def split_off(
         return {"train": examples, **parts}
     wanted["train"] += 1 - sum(wanted.values())
     whole: Any = examples
-    divide = getattr(whole, "split", partial(split, whole))  # a corpus is split by the function
+    if hasattr(whole, "split"):
+        divide = whole.split
+        if by != "auto":
+            raise SettingsError(f"pairs and tagged sentences are split one by one, not by {by}")
+    else:
+        divide = partial(split, whole, by=by)
     return {**divide(wanted, folder, seed=seed, progress=progress), **parts}
 
 

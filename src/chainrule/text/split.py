@@ -1,5 +1,7 @@
 """Train, validation and test text, split by document.
 
+Of many files each is a document; of few, a record, a paragraph between blank lines, or a line where those are rare.
+
 The part of a document depends on a hash of its text and the seed, not on its file or its position. So two copies of
 a document are always in the same part, and a text is split in the same way on every machine. (Up to 10,000 distinct
 documents are assigned in the order of their hashes, so that the parts have the requested sizes; there, an added
@@ -9,37 +11,112 @@ document can move another one.)
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
+from itertools import chain
 from pathlib import Path
+from typing import Literal, TypeAlias, get_args
 
-from chainrule.errors import CorpusError
+from chainrule.errors import CorpusError, SettingsError
 from chainrule.system.disk import naming
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
+from chainrule.text.files import form_of
 
 _FEW = 10_000  # distinct documents up to which shares are exact; with more, uniform hashes are close to them
 
+_MANY_FILES, _LARGEST_FILE = 20, 0.1  # so many files are documents, if none has a larger share of the bytes
+_LONG_LINE = 30  # bytes: shorter lines, such as "return None", are alike by chance
+
+By: TypeAlias = Literal["auto", "file", "paragraph", "line", "time"]
+"""What is kept together: a file, a paragraph, a line; or, by time, the last documents are held out."""
+
 
 def split(
-    corpus: Corpus, shares: Mapping[str, float], folder: Path, *, seed: int = 0, progress: Progress = SILENT
+    corpus: Corpus,
+    shares: Mapping[str, float],
+    folder: Path,
+    *,
+    by: By = "auto",
+    seed: int = 0,
+    progress: Progress = SILENT,
 ) -> dict[str, Corpus]:
     """Split a corpus into named parts, each written to `folder` as `<name>.txt` and returned as a corpus.
 
     Shares such as {"train": 0.9, "valid": 0.1} sum to one.
     """
+    if by not in get_args(By):
+        raise SettingsError(f"a text is split by {', '.join(get_args(By))}, not by {by!r}")
+    documents = partial(documents_by, corpus, by)
     paths = {name: folder / f"{name}.txt" for name in shares}
     if set(paths.values()) & set(corpus.paths):
         raise ValueError(f"the parts would overwrite the corpus itself in {folder}")
-    part_of = dealt(corpus.documents(), shares, seed, corpus.name)
+    part_of = in_order(documents(), shares) if by == "time" else dealt(documents(), shares, seed, corpus.name)
     with naming(folder), ExitStack() as stack, progress.task("splitting", corpus.size(), "B") as task:
         files = {name: stack.enter_context(path.open("wb")) for name, path in paths.items()}
-        for document in corpus.documents():
+        for document in documents():
             files[part_of(document)].write(document if document.endswith(b"\n") else document + b"\n")
             task.advance(len(document))
     corpus.note_losses(progress)
     check_parts({name: path.stat().st_size for name, path in paths.items()}, corpus.name)
     return {name: Corpus(paths=(path,)) for name, path in paths.items()}
+
+
+def documents_by(corpus: Corpus, by: By) -> Iterator[bytes]:
+    """Yield the documents of a corpus: what stays together when it is split."""
+    if by == "line":
+        return chain.from_iterable(document.splitlines(keepends=True) for document in corpus.documents())
+    if by == "file" or (by == "auto" and _has_many_files(corpus)):
+        return _files(corpus)
+    return corpus.documents()
+
+
+def _has_many_files(corpus: Corpus) -> bool:
+    sizes = [path.stat().st_size for path in corpus.paths if form_of(path) == "text"]
+    return len(sizes) >= _MANY_FILES and max(sizes) <= _LARGEST_FILE * sum(sizes)
+
+
+def _files(corpus: Corpus) -> Iterator[bytes]:
+    """Yield each text file, and each record of the other files."""
+    corpus.cleaning.begin()
+    yield from corpus.texts
+    for path in corpus.paths:
+        if form_of(path) == "text":
+            yield b"".join(corpus.text_blocks(path))
+        else:
+            yield from (record.text for record in corpus.records(path))
+
+
+def in_order(documents: Iterable[bytes], shares: Mapping[str, float]) -> Callable[[bytes], str]:
+    """Return a function that gives the part of each document, if they are asked for in their order."""
+    total = sum(map(len, documents))
+    read = 0
+
+    def part_of(document: bytes) -> str:
+        nonlocal read
+        middle = (read + len(document) / 2) / max(total, 1)
+        read += len(document)
+        return _share(middle, shares)
+
+    return part_of
+
+
+def repeated_bytes(test: Corpus, train: Corpus) -> int:
+    """Return how many bytes of a test text are long lines that the training text has too.
+
+    >>> line = "a line that is long enough to be no accident"
+    >>> repeated_bytes(Corpus.from_text(line + "\\nshort"), Corpus.from_text("short\\n" + line))
+    45
+    """
+    wanted: dict[int, int] = {}
+    for line in _long_lines(test):
+        wanted[hash(line)] = wanted.get(hash(line), 0) + len(line) + 1
+    return sum(wanted.pop(hash(line), 0) for line in _long_lines(train)) if wanted else 0
+
+
+def _long_lines(corpus: Corpus) -> Iterator[bytes]:
+    return (line for block in corpus.blocks() for line in block.splitlines() if len(line) >= _LONG_LINE)
 
 
 def dealt(

@@ -47,6 +47,12 @@ if TYPE_CHECKING:
     "Learning curves: train the models of the short ladder (of a FILE all) on 1/16, 1/8, 1/4 and 1/2 of the "
     "text too, networks on 1/4 and 1/2, within the same time.",
 )
+@opt.option(
+    "--split [auto|file|paragraph|line|time]",
+    "What is kept together where CORPUS is split; time: the end of the text is tuned and measured on. auto: files "
+    "where there are many, else records, paragraphs, or lines where blank lines are rare.",
+    default="auto",
+)
 @opt.option("--report/--no-report", "Write DIR/report.html at the end.", default=True)
 @tokenizer_options(None)
 @texts.source_tokenizer
@@ -80,7 +86,7 @@ def compare(
     parts = corpus, options["held_out"] or None, options["test"] or None
     text, valid, test = texts.open_examples(options, find_task(task), *parts)
     sources = options["source_tokenizer"]
-    names = ("ladder", "context", "device", "minutes", "curve", "seed", "overwrite")
+    names = ("ladder", "context", "device", "minutes", "curve", "split", "seed", "overwrite")
     try:
         comparison = cr.compare(
             text,
