@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ from hypothesis import strategies as st
 
 from chainrule.comparison.advice import advise
 from chainrule.comparison.measured_training import LEAST_STEPS, check_steps
-from chainrule.comparison.results import COSTS, FORMAT, Comparison, Result
+from chainrule.comparison.results import COSTS, FORMAT, RESULTS, Comparison, Result, read_comparison
 from chainrule.contract.kinds import Figures, LadderEntry
 from chainrule.errors import ModelError
 from chainrule.evaluation.intervals import among
@@ -87,6 +90,34 @@ def test_a_network_of_a_few_steps_is_no_result() -> None:
         check_steps(timed, 1, 12.0)
     for entry, steps in ((timed, LEAST_STEPS), (timed, None), (LadderEntry("lstm", {"steps": 1}), 1)):
         check_steps(entry, steps, 12.0)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("parts", "train"), 7),
+        (("identity", "ladder"), "x"),
+        (("identity", "ladder"), ["x"]),
+        (("results", 0, "test"), "x"),
+        (("results", 0, "megabytes"), "x"),
+        (("results", 0, "steps"), {}),
+        (("results", 0, "interval"), [1.0]),
+        (("results", 0, "behind"), [1.0, None, 2.0]),
+        (("results", 0, "sample"), None),
+        (("curve",), [{}]),
+    ],
+)
+def test_a_damaged_file_is_no_comparison(place: tuple[Any, ...], value: object, tmp_path: Path) -> None:
+    found = compared(replace(result("a", 1.0, 1, 1, 1), interval=(0.5, 1.5)))
+    found.write(tmp_path)
+    assert read_comparison(tmp_path) == found
+    written = json.loads((tmp_path / RESULTS).read_text())
+    within = written
+    for key in place[:-1]:
+        within = within.setdefault(key, {}) if isinstance(within, dict) else within[key]
+    within[place[-1]] = value
+    (tmp_path / RESULTS).write_text(json.dumps(written))
+    assert read_comparison(tmp_path) is None
 
 
 def test_intervals_are_wider_for_more_models() -> None:

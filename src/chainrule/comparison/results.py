@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from chainrule.contract.kinds import Figures
 from chainrule.contract.lm import Context
@@ -287,8 +289,11 @@ def read_comparison(out: Path) -> Comparison | None:
             "failures": [_read(Failure, one) for one in values.get("failures", [])],
             "curve": [_read(Point, one) for one in values.get("curve", [])],
         }
-        return _read(Comparison, {"identity": {}, **values, **lists})
-    except (OSError, ValueError, KeyError, TypeError):
+        found = _read(Comparison, {"identity": {}, **values, **lists})
+        asked = {"ladder": found.identity.get("ladder") or [], "curve": found.identity.get("curve") or []}
+        whole = _is_of_type(asked["ladder"], list[dict[str, Any]]) and _is_of_type(asked["curve"], list[list[Any]])
+        return found if whole and all("name" in one for one in asked["ladder"]) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
@@ -299,6 +304,37 @@ def _read_result(values: dict[str, Any]) -> Result:
 
 
 def _read(cls: type[T], values: dict[str, Any]) -> T:
-    """Construct a dataclass from plain values; a later version may write fields that this one does not know."""
-    known = {one.name for one in fields(cls)}  # type: ignore[arg-type]
-    return cls(**{name: value for name, value in values.items() if name in known})
+    """Construct a dataclass from plain values, of the types of its fields.
+
+    A later version may write fields that this one does not know.
+    """
+    hints = get_type_hints(cls)
+    known = {one.name: values[one.name] for one in fields(cls) if one.name in values}  # type: ignore[arg-type]
+    for name, value in known.items():
+        if not _is_of_type(value, hints[name]):
+            raise TypeError(f"{cls.__name__}.{name} is {value!r}")
+    return cls(**known)
+
+
+def _is_of_type(value: Any, hint: Any) -> bool:
+    """Return True if a value, with all that is in it, has a type.
+
+    >>> [_is_of_type(value, tuple[float, float] | None) for value in (None, (1, 2.5), (1,), "x")]
+    [True, True, False, False]
+    """
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (Union, UnionType):
+        return any(_is_of_type(value, one) for one in arguments)
+    if origin is Literal:
+        return value in arguments
+    if origin is tuple:
+        return isinstance(value, tuple) and len(value) == len(arguments) and all(map(_is_of_type, value, arguments))
+    if origin is list:
+        return isinstance(value, list) and all(_is_of_type(one, arguments[0]) for one in value)
+    if origin in (dict, Mapping):
+        return isinstance(value, dict) and all(_is_of_type(one, arguments[1]) for one in value.values())
+    if hint in (int, float):
+        return isinstance(value, (int, float) if hint is float else int) and not isinstance(value, bool)
+    return isinstance(value, hint)
