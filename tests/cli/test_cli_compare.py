@@ -271,6 +271,25 @@ def test_a_comparison_that_was_stopped_shows_what_it_has_and_goes_on(
         assert found["interval"] == expected["interval"]
 
 
+def test_models_that_stand_already_are_measured_with_their_own_tokens(
+    run: Run, model: Path, mle_model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    words = ("compare", corpus, "--out", tmp_path / "out", *NGRAMS, "--ladder", "quick", "--tokenizer", "char")
+    ran = run(*words, "--include", model, "--include", mle_model, "--json")
+    assert ran.code == 0, ran.err
+    included = {one["name"]: one for one in ran.json["results"] if "included" in one["settings"]}
+    assert list(included) == ["model", "mle-model"]
+    run("evaluate", model, tmp_path / "out" / "test.txt")
+    expected = run("evaluate", model, tmp_path / "out" / "test.txt", "--json").json
+    assert included["model"]["test"]["bits_per_byte"] == pytest.approx(expected["bits_per_byte"])
+    assert run("generate", tmp_path / "out" / "model", "--prompt", "i").code == 0
+    found = read_comparison(tmp_path / "out")
+    assert found is not None and found.best is not None and found.best.test.lossless  # words give a lower bound
+    assert not {"model", "mle-model"} & {one.name for one in found.comparable}
+    again = run(*words, "--include", model, "--json")
+    assert [one["name"] for one in again.json["results"]] == [*(e.name for e in KIND.ladder if e.quick), "model"]
+
+
 def test_models_that_exist_are_reused(run: Run, corpus: Path, tmp_path: Path) -> None:
     words = ("compare", corpus, "--out", tmp_path / "out", "--json", *NGRAMS)
     quick = run(*words, "--ladder", "quick")

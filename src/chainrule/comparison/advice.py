@@ -44,7 +44,7 @@ def _why(comparison: Comparison, picked: Result, best: Result) -> str:
 
 def _cheaper(comparison: Comparison, picked: Result) -> list[str]:
     """Return a sentence for each model that is nearly as good, and cheapest in some respect."""
-    near = [one for one in comparison.results if picked.rank < one.rank <= picked.rank * (1 + NEAR)]
+    near = [one for one in comparison.comparable if picked.rank < one.rank <= picked.rank * (1 + NEAR)]
     cheapest = {
         max(near, key=lambda one: COSTS[key].gain(one, picked)).name
         for key in _GAINS

@@ -15,7 +15,7 @@ import numpy as np
 from chainrule import settings as settings_of
 from chainrule.comparison.advice import advise
 from chainrule.comparison.identity import another_error, identity_of, is_unused
-from chainrule.comparison.ladder import MINUTES, Budget, Ladder, find_ladder
+from chainrule.comparison.ladder import MINUTES, Budget, Ladder, find_ladder, folder_name
 from chainrule.comparison.learning_curve import CurveTexts, Job, add_whole_text, curve_jobs, on_part, timed_as
 from chainrule.comparison.measured_training import MeasuredTraining
 from chainrule.comparison.results import FORMAT, RESULTS, Comparison, Failure, Result, read_comparison
@@ -55,6 +55,7 @@ def compare(
     minutes: float | None = None,
     curve: bool = False,
     split: By = "auto",
+    include: Sequence[str | Path] = (),
     seed: int = 0,
     overwrite: bool = False,
     progress: Reports = False,
@@ -68,8 +69,9 @@ def compare(
     pairs. `ladder` is quick, standard (each family at its best), full (every smoothing method too), a table of
     the lectures (`ladder_names`), or a file that lists models [standard; full with `kinds`]. `split`
     says what is kept together in a part: a file, a paragraph or a line; by "time" the end of the text is held out.
-    With `curve`, the models of the short ladder (of a file all) are trained on parts of the training text too, in
-    the same time.
+    `include` are folders of models that stand already, which are measured with their own tokenizers; whether they
+    have seen the text is not known. With `curve`, the models of the short ladder (of a file all) are trained on
+    parts of the training text too, in the same time.
 
     >>> import tempfile
     >>> texts = [f"{who} {what}" for who in ("cats", "dogs", "mice", "ants") for what in ("run", "eat", "nap")]
@@ -82,6 +84,8 @@ def compare(
     entries = find_ladder(ladder, kinds, task, progress)
     first = entries[0][0]
     is_of_text = first.measure is None
+    if include and not is_of_text:
+        raise ChainruleError("models that stand already are compared if they predict text: leave out include")
     if curve and not is_of_text:
         raise ChainruleError("learning curves are of language models: leave out the curve")
     minutes = MINUTES if minutes is None and is_of_text else minutes
@@ -134,6 +138,7 @@ def compare(
         _train_all(training, jobs, texts, comparison, Budget(minutes, spent, each))
         if is_of_text:
             _add_mixture(training, comparison, parts["valid"])
+            _add_included(training, comparison, [Path(folder) for folder in include], scratch)
         finished = _with_intervals(comparison, test_lines, out, seed)
         finished.write(out)
     return finished
@@ -218,9 +223,25 @@ def _add_mixture(training: MeasuredTraining, comparison: Comparison, valid: Corp
         comparison.results.extend([] if mixed is None else [mixed])
 
 
+def _add_included(
+    training: MeasuredTraining, comparison: Comparison, folders: Sequence[Path], scratch: Path
+) -> None:
+    """Add the models that stand already; one that cannot be measured is noted."""
+    for folder in folders:
+        taken = {folder_name(one.name) for one in comparison.results}
+        name = folder.resolve().name
+        name = f"{name} (included)" if folder_name(name) in taken else name
+        try:
+            comparison.results.append(training.include(folder, name, scratch))
+        except Interrupted:
+            raise
+        except (ChainruleError, RuntimeError, MemoryError) as error:
+            comparison.failures.append(Failure(name, "included", str(error) or type(error).__name__))
+
+
 def _with_intervals(comparison: Comparison, test: Corpus, out: Path, seed: int) -> Comparison:
     """Return the comparison with its advice, and with intervals of its figures over documents of the test text."""
-    results, best = list(comparison.results), comparison.best
+    results, best, comparable = list(comparison.results), comparison.best, comparison.comparable
     bytes_D = np.asarray([len(one) + (not one.endswith(b"\n")) for one in test.documents()], np.int64)
     nats_D = {}
     for number, one in enumerate(results):
@@ -233,7 +254,7 @@ def _with_intervals(comparison: Comparison, test: Corpus, out: Path, seed: int) 
         of_best = next((draws for number, draws in drawn.items() if results[number] is best), None)
         for number, draws in drawn.items():
             one, behind = results[number], None
-            if of_best is not None and one is not best and best is not None:
+            if of_best is not None and one is not best and best is not None and one in comparable:
                 behind = (one.rank - best.rank, *among(draws - of_best, len(drawn) - 1))
             results[number] = replace(one, interval=middle_of(draws), behind=behind)
     found = replace(comparison, results=results)

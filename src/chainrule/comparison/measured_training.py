@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import statistics
 import time
 import zlib
@@ -32,7 +33,7 @@ from chainrule.system.devices import peak_memory_inside
 from chainrule.system.plugins import import_object
 from chainrule.system.progress import SILENT
 from chainrule.text.corpus import Corpus
-from chainrule.tokens.ids import Encoded
+from chainrule.tokens.ids import Encoded, encode_corpus
 
 MIXTURE = "mixture"
 """The name of the last model of a comparison: its best network mixed with its best counted model."""
@@ -123,6 +124,18 @@ class MeasuredTraining:
         seconds = time.perf_counter() - began
         return replace(result, seconds=seconds, flops_per_token=networks[0].flops_per_token)
 
+    def include(self, folder: Path, name: str, scratch: Path) -> Result:
+        """Measure a model that stands already, with its own tokenizer; the comparison keeps a copy of it."""
+        began = time.perf_counter()
+        lm = load(folder, device=self.data.device, tasks=["language"])
+        encoded = encode_corpus(Corpus.from_text(self.text.decode()), lm.tokenizer, scratch / "included.ids")
+        data, test = replace(self.data, tokenizer=lm.tokenizer), replace(self.test, encoded=encoded)
+        other = replace(self, data=data, test=test)
+        trained = float(lm.metrics.get("training_seconds", math.inf))
+        entry = LadderEntry(name, {"included": str(folder)})
+        result = other._measured(find_kind(lm.kind), entry, lm, trained)
+        return replace(result, seconds=time.perf_counter() - began)
+
     def _measured(self, kind: Kind, entry: LadderEntry, model: Any, trained: float) -> Result:
         """Measure a model on the test text, and save it."""
         folder = self.out / folder_name(entry.name)
@@ -135,8 +148,9 @@ class MeasuredTraining:
         else:
             figures: Figures = import_object(kind.measure)(model, self.test, self.data.progress)
             found, sample = figures, figures.sample
-        model.provenance = self.data.provenance()
-        model.metrics = {"training_seconds": round(trained, 3), **model.metrics, **found.to_json()}
+        if "included" not in entry.settings:
+            model.provenance = self.data.provenance()
+            model.metrics = {"training_seconds": round(trained, 3), **model.metrics, **found.to_json()}
         model.save(folder, overwrite=True)  # compare.json does not list a model whose comparison was stopped here
         return Result(
             name=entry.name,

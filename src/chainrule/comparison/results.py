@@ -222,14 +222,24 @@ class Comparison:
         return "bits per byte" if self.is_of_text else "loss"
 
     @property
+    def comparable(self) -> list[Result]:
+        """The models that have a loss.
+
+        Where some models spell out all of the text, those for which bits per byte are a lower bound stand apart.
+        """
+        every = [one for one in self.results if one.loss is not None]
+        exact = [one for one in every if not isinstance(one.test, Measured) or one.test.lossless]
+        return exact or every
+
+    @property
     def best(self) -> Result | None:
         """The model with the lowest loss; None if no model has one."""
-        return min((one for one in self.results if one.loss is not None), key=lambda one: one.rank, default=None)
+        return min(self.comparable, key=lambda one: one.rank, default=None)
 
     @property
     def equal_to_best(self) -> list[Result]:
         """The other models that the test text cannot tell from the best."""
-        return [one for one in self.results if one is not self.best and not one.differs_from_best]
+        return [one for one in self.comparable if one is not self.best and not one.differs_from_best]
 
     @property
     def costs(self) -> list[Cost]:

@@ -64,7 +64,7 @@ def _costs(comparison: Comparison, result: Result) -> list[str]:
     """Return the costs of a model, each with a mark if no better model is as cheap."""
     costs = {
         "tokens_per_second": f"{result.test.tokens_per_second:,.0f}",
-        "training_seconds": number(result.training_seconds, 2),
+        "training_seconds": number(result.training_seconds, 2) if math.isfinite(result.training_seconds) else "",
         "megabytes": number(result.megabytes, 3),
     }
     marked = [text + (CHEAP if result.name in comparison.frontier(cost) else " ") for cost, text in costs.items()]

@@ -53,6 +53,12 @@ if TYPE_CHECKING:
     "where there are many, else records, paragraphs, or lines where blank lines are rare.",
     default="auto",
 )
+@opt.option(
+    "--include DIR",
+    "Measure a model that stands already too, with its own tokens; repeatable.",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False),
+)
 @opt.option("--report/--no-report", "Write DIR/report.html at the end.", default=True)
 @tokenizer_options(None)
 @texts.source_tokenizer
@@ -86,7 +92,7 @@ def compare(
     parts = corpus, options["held_out"] or None, options["test"] or None
     text, valid, test = texts.open_examples(options, find_task(task), *parts)
     sources = options["source_tokenizer"]
-    names = ("ladder", "context", "device", "minutes", "curve", "split", "seed", "overwrite")
+    names = ("ladder", "context", "device", "minutes", "curve", "split", "include", "seed", "overwrite")
     try:
         comparison = cr.compare(
             text,
