@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import chainrule as cr
-from chainrule.comparison import ladder as ladders
+from chainrule.comparison import budget as budgets
+from chainrule.comparison.budget import TimeBudget
 from chainrule.comparison.compare import compare
-from chainrule.comparison.ladder import Budget
 from chainrule.comparison.learning_curve import SHARES, CurveTexts, Job, add_whole_text, curve_jobs, timed_as
 from chainrule.comparison.measured_training import MeasuredTraining
 from chainrule.comparison.results import FORMAT, Comparison, Failure, Point, Result, read_comparison
@@ -84,7 +84,7 @@ def test_a_network_has_the_same_time_on_each_part() -> None:
 
 def test_curves_fit_into_the_time_of_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(ladders.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(budgets.time, "perf_counter", lambda: now[0])
     small, large = LadderEntry("small", {"minutes": 1}), LadderEntry("large", {"minutes": 1}, share=3.0)
     ladder = [(NGRAM, small), (NGRAM, large), (NGRAM, LadderEntry("counted", {}))]
     jobs = sorted([*(Job(*one) for one in ladder), *curve_jobs(ladder)], key=lambda job: job.order)
@@ -94,7 +94,7 @@ def test_curves_fit_into_the_time_of_the_comparison(monkeypatch: pytest.MonkeyPa
         ("small", 1.0),
         ("large", 1.0),
     ]
-    budget, results = Budget(4.0, each=1.0, began=0.0), dict[str, Result]()
+    budget, results = TimeBudget(4.0, each=1.0, began=0.0), dict[str, Result]()
     for number, job in enumerate(jobs[5:], start=6):
         if job.share == 1:
             entry = budget.within(job.entry, [other.entry for other in jobs[number:]])

@@ -8,7 +8,8 @@ import pytest
 
 from chainrule.errors import SettingsError
 from chainrule.text.corpus import Corpus
-from chainrule.text.split import By, repeated_bytes, split
+from chainrule.text.overlap import repeated_bytes
+from chainrule.text.split import By, split
 
 SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
 
@@ -65,3 +66,9 @@ def test_repeated_lines_are_counted_once_for_each_copy_in_the_test_text() -> Non
     test = Corpus.from_text(f"{long}\n{long}\nshort\n{other}\n")
     assert repeated_bytes(test, Corpus.from_text(f"short\n{long}\n{long}\n")) == 2 * (len(long) + 1)
     assert repeated_bytes(test, Corpus.from_text("short\n")) == 0
+
+
+def test_lines_that_differ_in_case_digits_and_spaces_are_near_duplicates() -> None:
+    test = Corpus.from_text("2026-11-18 GET /index.html  took 31 ms\n")
+    assert repeated_bytes(test, Corpus.from_text("2026-11-17 get /index.html took 55 ms\n")) == 39
+    assert repeated_bytes(test, Corpus.from_text("2026-11-17 get /other.html took 55 ms\n")) == 0

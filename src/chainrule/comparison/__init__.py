@@ -2,8 +2,9 @@
 
 In reading order:
 
-    ladder.py              which models are compared, and how the time is shared among them
+    ladder.py              which models are compared
     ladders/               ladders with a name of their own: tables of the lectures
+    budget.py              how the time is shared among networks, or what each of them gets alike
     results.py             the record of a comparison: what each model gives and costs
     advice.py              which model to take, by differences and costs
     surprisals.py          the surprisal of every token of the held-out text, on disk

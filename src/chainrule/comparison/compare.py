@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import shutil
 import time
 from collections.abc import Iterable, Sequence
@@ -14,8 +15,9 @@ import numpy as np
 
 from chainrule import settings as settings_of
 from chainrule.comparison.advice import advise
+from chainrule.comparison.budget import MINUTES, EqualBudget, TimeBudget
 from chainrule.comparison.identity import another_error, identity_of, is_unused
-from chainrule.comparison.ladder import MINUTES, Budget, Ladder, find_ladder, folder_name
+from chainrule.comparison.ladder import Ladder, find_ladder, folder_name
 from chainrule.comparison.learning_curve import CurveTexts, Job, add_whole_text, curve_jobs, on_part, timed_as
 from chainrule.comparison.measured_training import MeasuredTraining
 from chainrule.comparison.results import FORMAT, RESULTS, Comparison, Failure, Result, read_comparison
@@ -23,15 +25,17 @@ from chainrule.comparison.surprisals import SURPRISALS, Surprisals, read_surpris
 from chainrule.contract.kinds import HeldOut, LadderEntry, TrainingData
 from chainrule.contract.lm import Context
 from chainrule.errors import ChainruleError, FolderError, Interrupted
-from chainrule.evaluation.intervals import FEWEST, among, drawn_bits_per_byte, middle_of, per_document
+from chainrule.evaluation.intervals import FEWEST, among, drawn_bits_per_byte, drawn_means, middle_of, per_document
 from chainrule.folder import MANIFEST, to_json
 from chainrule.runs.prepare import TokenizerChoice, split_off
 from chainrule.runs.train import Given, as_examples, encode_examples, lines_of
 from chainrule.system.devices import choose_device
 from chainrule.system.disk import holding, remove_folder, scratch_folder, sweep
+from chainrule.system.parallel import cores
 from chainrule.system.progress import Progress, Reports, as_progress
 from chainrule.text.corpus import Corpus
-from chainrule.text.split import By, repeated_bytes
+from chainrule.text.overlap import repeated_bytes
+from chainrule.text.split import By
 
 SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
 
@@ -53,6 +57,8 @@ def compare(
     context: Context = "line",
     device: str = "cpu",
     minutes: float | None = None,
+    budget: str | None = None,
+    seeds: int = 1,
     curve: bool = False,
     split: By = "auto",
     include: Sequence[str | Path] = (),
@@ -62,16 +68,21 @@ def compare(
 ) -> Comparison:
     """Train a ladder of models and measure each on the same held-out text; the models stay in folders of `out`.
 
-    If `valid` or `test` is not given, it is split off the corpus. compare.json grows with every model; the same
-    call continues a comparison that was stopped, with the models that are there. A model that fails is noted, and
-    the others go on. `minutes` is the time of the whole comparison, which its networks share [4; other tasks: a
-    minute for each network]. A `task` other than language has a ladder and a measure of its own: translation takes
-    pairs. `ladder` is quick, standard (each family at its best), full (every smoothing method too), a table of
-    the lectures (`ladder_names`), or a file that lists models [standard; full with `kinds`]. `split`
-    says what is kept together in a part: a file, a paragraph or a line; by "time" the end of the text is held out.
-    `include` are folders of models that stand already, which are measured with their own tokenizers; whether they
-    have seen the text is not known. With `curve`, the models of the short ladder (of a file all) are trained on
-    parts of the training text too, in the same time.
+    If `valid` or `test` is not given, it is split off the corpus; `split` says what is kept together in a part: a
+    file, a paragraph or a line; by "time" the end of the text is held out. compare.json grows with every model; the
+    same call continues a comparison that was stopped, with the models that are there. A model that fails is noted,
+    and the others go on.
+
+    `ladder` is quick, standard (each family at its best), full (every smoothing method too), a table of the
+    lectures (`ladder_names`), or a file that lists models [standard; full with `kinds`]. A `task` other than
+    language has a ladder and a measure of its own: translation takes pairs. `include` are folders of models that
+    stand already, which are measured with their own tokenizers; whether they have seen the text is not known.
+
+    `minutes` is the time of the whole comparison, which its networks share [4; other tasks: a minute for each
+    network]. With a `budget` every network gets the same instead: tokens=2M, steps=1000 or flops=1e15 of training,
+    or parameters=1M. Networks are trained `seeds` times, each time from another seed, and share the time for it;
+    their figures are then means. With `curve`, the models of the short ladder (of a file all) are trained on parts
+    of the training text too, in the same time.
 
     >>> import tempfile
     >>> texts = [f"{who} {what}" for who in ("cats", "dogs", "mice", "ants") for what in ("run", "eat", "nap")]
@@ -88,6 +99,13 @@ def compare(
         raise ChainruleError("models that stand already are compared if they predict text: leave out include")
     if curve and not is_of_text:
         raise ChainruleError("learning curves are of language models: leave out the curve")
+    equal = None if budget is None else EqualBudget.parse(budget)
+    if equal is not None and equal.limits_time and minutes is not None:
+        raise ChainruleError(f"the budget {budget} decides how long networks train: leave out the minutes")
+    if equal is not None and equal.limits_time and curve:
+        raise ChainruleError("on a learning curve networks have equal times: leave out the curve or the budget")
+    if seeds < 1 or (seeds > 1 and not is_of_text):
+        raise ChainruleError("seeds is 1 or more for models that predict text, and 1 for others")
     minutes = MINUTES if minutes is None and is_of_text else minutes
     _check_trainable(entries, device)
     on_parts = curve_jobs(entries) if curve else []
@@ -101,6 +119,8 @@ def compare(
         data = TrainingData(
             the_tokenizer, encoded["train"], encoded["valid"], context, seed, progress, device, sources=sources
         )
+        if equal is not None:
+            entries = [(kind, equal.within(kind, entry, data)) for kind, entry in entries]
         listed = [{"kind": kind.name, "name": one.name, "settings": dict(one.settings)} for kind, one in entries]
         comparison = Comparison(
             format=FORMAT,
@@ -110,8 +130,11 @@ def compare(
             parts={n: {"lines": e.lines, "tokens": e.tokens, "bytes": e.bytes} for n, e in encoded.items()},
             results=[],
             identity=identity_of(data, encoded, minutes)
-            | {"ladder": listed, "curve": [[job.entry.name, job.share] for job in on_parts]},
+            | {"ladder": listed, "curve": [[job.entry.name, job.share] for job in on_parts]}
+            | ({} if seeds == 1 else {"seeds": seeds})
+            | ({} if budget is None else {"budget": budget}),
             task=task,
+            machine=f"{cores()} cores ({platform.machine()})" + ("" if device == "cpu" else f" and {device}"),
         )
         texts = CurveTexts(lines_of(parts["train"]), the_tokenizer, scratch, seed, progress)
         there = {(one.name, one.share) for one in earlier.curve} if earlier is not None else set()
@@ -130,12 +153,12 @@ def compare(
             repeated = repeated_bytes(test_lines, lines_of(parts["train"]))
             comparison.parts["test"]["repeated"] = repeated
         comparison.write(out)
-        training = MeasuredTraining(data, HeldOut(parts["test"], encoded["test"]), out, text)
+        training = MeasuredTraining(data, HeldOut(parts["test"], encoded["test"]), out, text, seeds)
         spent = sum(one.seconds for one in comparison.results)
         spent += sum(one.seconds for one in comparison.curve if one.share < 1)
         jobs = [*(Job(kind, entry) for kind, entry in entries), *on_parts]
         each = encoded["test"].tokens / _SCORED_PER_SECOND
-        _train_all(training, jobs, texts, comparison, Budget(minutes, spent, each))
+        _train_all(training, jobs, texts, comparison, TimeBudget(minutes, spent, each, seeds))
         if is_of_text:
             _add_mixture(training, comparison, parts["valid"])
             _add_included(training, comparison, [Path(folder) for folder in include], scratch)
@@ -157,7 +180,7 @@ def _check_trainable(entries: Ladder, device: str) -> None:
 
 
 def _train_all(
-    training: MeasuredTraining, jobs: Iterable[Job], texts: CurveTexts, comparison: Comparison, budget: Budget
+    training: MeasuredTraining, jobs: Iterable[Job], texts: CurveTexts, comparison: Comparison, budget: TimeBudget
 ) -> None:
     """Train and measure the models that have no result yet."""
     progress = training.data.progress
@@ -190,7 +213,7 @@ def _train(
     training: MeasuredTraining,
     texts: CurveTexts,
     comparison: Comparison,
-    budget: Budget,
+    budget: TimeBudget,
     waiting: Sequence[LadderEntry],
 ) -> None:
     """Add the result of one job; a part of the text is skipped if the model has no result on all of it."""
@@ -240,25 +263,28 @@ def _add_included(
 
 
 def _with_intervals(comparison: Comparison, test: Corpus, out: Path, seed: int) -> Comparison:
-    """Return the comparison with its advice, and with intervals of its figures over documents of the test text."""
+    """Return the comparison with its advice, and with intervals over documents of the test text and over seeds."""
     results, best, comparable = list(comparison.results), comparison.best, comparison.comparable
     bytes_D = np.asarray([len(one) + (not one.endswith(b"\n")) for one in test.documents()], np.int64)
-    nats_D = {}
+    nats_D: list[np.ndarray] = []
+    models: dict[int, list[int]] = {}  # the rows of nats_D that belong to a result: one for each of its trainings
     for number, one in enumerate(results):
-        kept = None if one.loss is None else read_surprisals(out, one.folder, int(bytes_D.sum()))
-        if kept is not None and np.isfinite(nats := _per_document(kept, bytes_D)).all():
-            nats_D[number] = nats
+        kept = [read_surprisals(out, name, int(bytes_D.sum())) for name in one.surprisals] if one.loss else []
+        found = [_per_document(one, bytes_D) for one in kept if one is not None]
+        if found and np.isfinite(found).all():
+            models[number] = list(range(len(nats_D), len(nats_D) + len(found)))
+            nats_D += found
     if len(bytes_D) >= FEWEST and nats_D:
-        columns = drawn_bits_per_byte(np.stack([*nats_D.values()]), bytes_D, seed).T
-        drawn = dict(zip(nats_D, columns, strict=True))
-        of_best = next((draws for number, draws in drawn.items() if results[number] is best), None)
-        for number, draws in drawn.items():
+        drawn = drawn_means(drawn_bits_per_byte(np.stack(nats_D), bytes_D, seed), list(models.values()), seed)
+        draws_of = dict(zip(models, drawn.T, strict=True))
+        of_best = next((draws for number, draws in draws_of.items() if results[number] is best), None)
+        for number, draws in draws_of.items():
             one, behind = results[number], None
             if of_best is not None and one is not best and best is not None and one in comparable:
-                behind = (one.rank - best.rank, *among(draws - of_best, len(drawn) - 1))
+                behind = (one.rank - best.rank, *among(draws - of_best, len(draws_of) - 1))
             results[number] = replace(one, interval=middle_of(draws), behind=behind)
-    found = replace(comparison, results=results)
-    return replace(found, advice=advise(found))
+    found_now = replace(comparison, results=results)
+    return replace(found_now, advice=advise(found_now))
 
 
 def _per_document(kept: Surprisals, bytes_D: np.ndarray) -> np.ndarray:

@@ -1,14 +1,13 @@
-"""The ladder of a comparison: which models are trained, and how the time is shared among them."""
+"""The ladder of a comparison: which models are trained."""
 
 from __future__ import annotations
 
 import json
 import re
-import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,12 +22,7 @@ Ladder: TypeAlias = Sequence[tuple[Kind, LadderEntry]]
 QUICK, STANDARD, FULL = "quick", "standard", "full"
 """The ladders of the models that kinds declare: a few of them, each family at its best, and all."""
 
-MINUTES = 4.0
-"""The default time of a comparison of language models."""
-
 _OWN, _FILE = files("chainrule.comparison").joinpath("ladders"), ".toml"
-_MIXING = 2.0  # the time to mix and measure a mixture, in that to measure a network
-_LEAST_SECONDS = 1.0  # a network gets at least that much, however late it is
 
 
 def find_ladder(
@@ -167,43 +161,3 @@ def folder_name(name: str) -> str:
     'lstm-two-directions'
     """
     return re.sub(r"[^\w.-]+", "-", name).strip("-")
-
-
-# -- the time ---------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Budget:
-    """The time of a comparison: models that are counted take what they need, and networks share the rest.
-
-    A network gets its share of what is left when its turn comes, less the time to measure the networks and their
-    mixture. How long that takes is not known before the first is measured: `each` is a guess, which every network
-    that was measured corrects.
-    """
-
-    minutes: float | None
-    """All of the time; None: every network has the minutes of its own settings."""
-    spent: float = 0.0
-    """Seconds that an earlier part of the comparison took."""
-    each: float = 0.0
-    """Seconds that a network takes beside its training."""
-    began: float = field(default_factory=time.perf_counter)
-    _measured: list[float] = field(default_factory=list)
-
-    def within(self, entry: LadderEntry, waiting: Sequence[LadderEntry]) -> LadderEntry:
-        """Return the entry with the minutes that it may train; `waiting` are the entries after it."""
-        if self.minutes is None or "minutes" not in entry.settings:
-            return entry
-        networks = [entry, *(other for other in waiting if "minutes" in other.settings)]
-        left = 60 * self.minutes - self.spent - (time.perf_counter() - self.began)
-        left -= self._expected() * (len(networks) + _MIXING)
-        seconds = max(_LEAST_SECONDS, left * entry.share / sum(one.share for one in networks))
-        return replace(entry, settings={**entry.settings, "minutes": round(seconds / 60, 4)})
-
-    def took(self, entry: LadderEntry, seconds: float) -> None:
-        """Note how long an entry took in all, to plan for the next ones."""
-        if "minutes" in entry.settings:
-            self._measured.append(max(0.0, seconds - 60 * entry.settings["minutes"]))
-
-    def _expected(self) -> float:
-        return sum([self.each, *self._measured]) / (1 + len(self._measured))

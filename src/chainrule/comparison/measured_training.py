@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from chainrule import settings as settings_of
 from chainrule.comparison.ladder import folder_name
-from chainrule.comparison.results import Point, Result
+from chainrule.comparison.results import Point, Result, seed_name
 from chainrule.comparison.surprisals import Surprisals, token_ends, write_surprisals
 from chainrule.contract.kinds import Figures, HeldOut, Kind, LadderEntry, TrainingData, find_kind, load
 from chainrule.contract.lm import LanguageModel
@@ -26,6 +26,7 @@ from chainrule.contract.model import Model
 from chainrule.decode.generate import generate_many, sample_text
 from chainrule.errors import ChainruleError, ModelError
 from chainrule.evaluation.measure import Measured, measure
+from chainrule.evaluation.metrics import perplexity_of
 from chainrule.folder import megabytes
 from chainrule.mixtures.mix import mix
 from chainrule.networks.settings import NeuralSettings
@@ -56,6 +57,8 @@ class MeasuredTraining:
     out: Path
     text: bytes
     """The test text; every line has its line end."""
+    seeds: int = 1
+    """How often each network is trained, each time from another seed."""
 
     @cached_property
     def _token_ends(self) -> NDArray[np.int64]:
@@ -75,14 +78,41 @@ class MeasuredTraining:
             model: Any = kind.train(settings, self.data)
         trained = time.perf_counter() - began
         check_steps(entry, model.metrics.get("steps"), trained)
-        seen = model.metrics.get("tokens_seen")
+        seen = int(model.metrics.get("tokens_seen") or self.data.train.tokens)
         result = self._measured(kind, entry, model, trained)
+        if result.flops_per_token is not None:
+            flops: float | None = 3 * result.flops_per_token * seen
+            result = self._with_more_seeds(result, kind, settings)
+        else:
+            flops = order * seen if (order := getattr(settings, "order", None)) is not None else None
         return replace(
             result,
             seconds=time.perf_counter() - began,
-            training_tokens_per_second=(seen or self.data.train.tokens) / trained if trained else None,
+            tokens_seen=seen,
+            epochs=seen / self.data.train.tokens,
+            training_flops=flops,
+            training_tokens_per_second=seen / trained if trained else None,
             peak_megabytes=memory.megabytes,
         )
+
+    def _with_more_seeds(self, result: Result, kind: Kind, settings: Any) -> Result:
+        """Train a network from the other seeds too; return its result with the means of all trainings."""
+        found = [result.test]
+        for number in range(1, self.seeds):
+            model = kind.train(settings, replace(self.data, seed=self.data.seed + number))
+            found.append(self._measure_on_text(model, seed_name(result.folder, number)))
+        texts = [one for one in found if isinstance(one, Measured)]
+        if len(texts) < 2:
+            return result
+        nats = statistics.fmean(one.nats for one in texts)
+        test = replace(
+            texts[0],
+            nats=nats,
+            bits=nats / math.log(2),
+            perplexity=perplexity_of(nats),
+            bits_per_byte=statistics.fmean(one.bits_per_byte for one in texts),
+        )
+        return replace(result, test=test, seeds=[one.bits_per_byte for one in texts])
 
     def train_on_part(self, kind: Kind, entry: LadderEntry, share: float, part: Encoded) -> Point:
         """Train a model on a part of the training text and measure it on the test text; the model is not kept."""
@@ -164,6 +194,8 @@ class MeasuredTraining:
             steps=model.metrics.get("steps"),
             tokens_seen=model.metrics.get("tokens_seen"),
             writing_tokens_per_second=speed,
+            loading_seconds=_loading_seconds(folder, self.data.device) if kind.measure is None else None,
+            memory_megabytes=_bytes_in_memory(model) / 1e6,
             parameters=_parameters(model),
             flops_per_token=_flops_per_token(model),
         )
@@ -208,6 +240,20 @@ def sampling_speed(lm: LanguageModel, seed: int = 0) -> float:
         if number >= 50 and not sampled:  # a model of empty lines
             break
     return sampled / passed if passed else 0.0
+
+
+def _loading_seconds(folder: Path, device: str) -> float:
+    """Return the time to load a model and to predict a first token."""
+    began = time.perf_counter()
+    lm: LanguageModel = load(folder, device=device)
+    generate_many(lm, [""], max_tokens=1)
+    return time.perf_counter() - began
+
+
+def _bytes_in_memory(model: Model) -> int:
+    """Return the bytes of a model's arrays, those of its parts included."""
+    own = sum(int(array.nbytes) for array in model.tensors().values())
+    return own + sum(_bytes_in_memory(part) for part in model.parts().values())
 
 
 def _parameters(model: Model) -> int:

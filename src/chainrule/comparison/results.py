@@ -38,7 +38,17 @@ class Result:
     steps: int | None = None
     """The steps of a network's training; None for models that are counted."""
     tokens_seen: int | None = None
-    """The tokens that a network learned from; a token counts each time."""
+    """The tokens that it learned from; a token counts each time."""
+    epochs: float | None = None
+    """How often it read the training text."""
+    training_flops: float | None = None
+    """Floating-point operations of its training; of n-grams, an addition for each order and token."""
+    seeds: list[float] = field(default_factory=list)
+    """The losses of a network that was trained from several seeds; `test` has their mean, and the first is kept."""
+    loading_seconds: float | None = None
+    """From opening the folder to the first prediction, in a process that has loaded another model before."""
+    memory_megabytes: float | None = None
+    """The size of its arrays in memory."""
     seconds: float = 0.0
     """Training and measuring together."""
     training_tokens_per_second: float | None = None
@@ -64,6 +74,11 @@ class Result:
         if isinstance(self.test, Figures):
             return self.test.loss
         return self.test.bits_per_byte if self.test.normalised else None
+
+    @property
+    def surprisals(self) -> list[str]:
+        """The names of its surprisals in the comparison's folder: one for each training."""
+        return [self.folder, *(seed_name(self.folder, number) for number in range(1, len(self.seeds)))]
 
     @property
     def rank(self) -> float:
@@ -100,6 +115,15 @@ class Result:
     def differs_from_best(self) -> bool:
         """Return True if it is worse than the best model on the same documents, whatever documents are drawn."""
         return self.behind is None or self.behind[1] > 0
+
+
+def seed_name(folder: str, number: int) -> str:
+    """Return the name of the surprisals of a model that was trained once more, from another seed.
+
+    >>> seed_name("lstm", 2)
+    'lstm@2'
+    """
+    return f"{folder}@{number}"
 
 
 @dataclass(frozen=True)
@@ -169,8 +193,10 @@ COSTS = {
     for cost in (
         Cost("training_seconds", "training", "s"),
         Cost("megabytes", "size", "MB"),
+        Cost("memory_megabytes", "size in memory", "MB"),
         Cost("tokens_per_second", "scoring speed", "tokens/s", True, True),
         Cost("writing_tokens_per_second", "writing speed", "tokens/s", True, True),
+        Cost("loading_seconds", "cold start", "s"),
         Cost("peak_megabytes", "peak memory", "MB", is_large=True),
         Cost("parameters", "parameters", "", is_large=True),
         Cost("flops_per_token", "arithmetic", "FLOPs/token", is_large=True),
@@ -196,6 +222,8 @@ class Comparison:
     failures: list[Failure] = field(default_factory=list)
     advice: str | None = None
     """Which model to take for what."""
+    machine: str | None = None
+    """Where it was measured: the device, and the cores of the process."""
     curve: list[Point] = field(default_factory=list)
     """The learning curves, if they were asked for: model by model, from little text to all of it."""
 

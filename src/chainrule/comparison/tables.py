@@ -27,9 +27,13 @@ def comparison_parts(comparison: Comparison) -> list[Part]:
     else:
         head += f"{train['lines']:,} examples, measured on {test['lines']:,} that no model has seen"
     parts: list[Part] = [head, models_table(comparison), *_notes(comparison)]
+    if any(one.steps is not None for one in comparison.results) and comparison.is_of_text:
+        parts += ["", training_table(comparison), *_seeds(comparison)]
     if test.get("repeated", 0) > _REPEATED * test["bytes"]:
         share = test["repeated"] / test["bytes"]
-        parts.append(f"{share:.0%} of the test text are lines that the training text has too: text like it is easy")
+        parts.append(
+            f"{share:.0%} of the test text are lines that the training text has too, or nearly so, and easy"
+        )
     if comparison.curve:
         parts += ["", curve_table(comparison)]
     return parts + [f"{on_part(one.name, one.share)} failed: {one.error}" for one in comparison.failures]
@@ -50,7 +54,7 @@ def models_table(comparison: Comparison) -> ResultTable:
         for result, shown, is_best in zip(results, figures, best, strict=True)
     ]
     strong = [place for place, is_best in enumerate(best) if is_best]
-    return ResultTable(["model", *names, "steps", "tokens/s", "train s", "MB"], rows, strong=strong)
+    return ResultTable(["model", *names, "tokens/s", "train s", "MB"], rows, strong=strong)
 
 
 def _language_figures(result: Result) -> list[str]:
@@ -67,14 +71,40 @@ def _costs(comparison: Comparison, result: Result) -> list[str]:
         "training_seconds": number(result.training_seconds, 2) if math.isfinite(result.training_seconds) else "",
         "megabytes": number(result.megabytes, 3),
     }
-    marked = [text + (CHEAP if result.name in comparison.frontier(cost) else " ") for cost, text in costs.items()]
-    return ["" if result.steps is None else f"{result.steps:,}", *marked]
+    return [text + (CHEAP if result.name in comparison.frontier(cost) else " ") for cost, text in costs.items()]
+
+
+def training_table(comparison: Comparison) -> ResultTable:
+    """Return what the training of each model read and computed."""
+    rows = [
+        [
+            one.name,
+            "" if one.steps is None else f"{one.steps:,}",
+            "" if one.tokens_seen is None else f"{one.tokens_seen:,}",
+            "" if one.epochs is None else number(one.epochs, 3),
+            "" if one.training_flops is None else f"{one.training_flops:.1e}",
+            "" if one.parameters is None else f"{one.parameters:,}",
+        ]
+        for one in comparison.results
+        if one.tokens_seen is not None
+    ]
+    return ResultTable(["training", "steps", "tokens", "epochs", "FLOPs", "parameters"], rows)
+
+
+def _seeds(comparison: Comparison) -> list[str]:
+    """Say from how many seeds networks were trained, and how much their losses differ."""
+    several = [one for one in comparison.results if len(one.seeds) > 1]
+    if not several:
+        return ["each network was trained once: --seeds 3 shows how much its figures depend on chance"]
+    spread = ", ".join(f"{one.name} {min(one.seeds):.4g} to {max(one.seeds):.4g}" for one in several)
+    return [f"networks were trained from {len(several[0].seeds)} seeds, bits/byte are means: {spread}"]
 
 
 def _notes(comparison: Comparison) -> list[str]:
     """Explain the marks of the table."""
     measured = [one.test for one in comparison.results if isinstance(one.test, Measured)]
-    notes = [f"{CHEAP} no other model is both better and cheaper in this respect"]
+    where = "" if comparison.machine is None else f"; speeds on {comparison.machine}"
+    notes = [f"{CHEAP} no other model is both better and cheaper in this respect{where}"]
     impossible = [test.impossible / test.tokens for test in measured if test.impossible]
     if impossible:
         shares = f"from {min(impossible):.1%} to {max(impossible):.1%} of them"

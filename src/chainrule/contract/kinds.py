@@ -42,6 +42,7 @@ from chainrule.system.parallel import EMBEDDED, Executor
 from chainrule.system.plugins import find_plugins, import_object, load_plugin
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
+from chainrule.text.overlap import SKETCH, to_text
 from chainrule.text.tagged import Tagged
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
@@ -155,6 +156,7 @@ class TrainingData:
             "corpus_sha256": self.train.fingerprint,
             "corpus_bytes": self.train.bytes,
             "corpus_tokens": self.train.tokens,
+            **({} if self.train.sketch is None else {SKETCH: to_text(self.train.sketch)}),
             **({} if self.sources is None else {"corpus_pairs": self.train.lines}),
             "held_out_sha256": self.valid.fingerprint if self.valid else None,
             "held_out_tokens": self.valid.tokens if self.valid else 0,

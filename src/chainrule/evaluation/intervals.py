@@ -8,6 +8,7 @@ A document counts as a whole: its lines are alike, and drawing lines would give 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import NormalDist
 
 import numpy as np
@@ -63,6 +64,23 @@ def drawn_bits_per_byte(
         with np.errstate(invalid="ignore"):
             found[first : first + len(times_RD)] = (times_RD @ nats_MD.T) / (times_RD @ bytes_D)[:, None]
     return found / math.log(2)
+
+
+def drawn_means(
+    drawn_BM: NDArray[np.float64], groups: Sequence[Sequence[int]], seed: int = 0
+) -> NDArray[np.float64]:
+    """Return the mean of each group of columns on each draw, [draws, groups]; the columns are drawn too.
+
+    A group is one model that was trained from several seeds, and each of its columns one training.
+
+    >>> drawn = drawn_means(np.tile([1.0, 5.0, 7.0], (1000, 1)), [[0], [1, 2]])
+    >>> [sorted(set(column.tolist())) for column in drawn.T]
+    [[1.0], [5.0, 6.0, 7.0]]
+    """
+    random = np.random.default_rng([seed % 2**64, 1])
+    rows = np.arange(len(drawn_BM))[:, None]
+    chosen = (np.asarray(group)[random.integers(len(group), size=(len(rows), len(group)))] for group in groups)
+    return np.stack([drawn_BM[rows, columns].mean(axis=1) for columns in chosen], axis=1)
 
 
 def per_document(values: NDArray[np.float64], sizes_D: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -20,6 +20,7 @@ from chainrule.system.disk import scratch_folder
 from chainrule.system.display import ResultTable, number, to_html
 from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.given import Text, as_corpus
+from chainrule.text.overlap import shared, sketches_in
 from chainrule.text.pairs import Pairs
 from chainrule.tokens.base import line_bounds
 from chainrule.tokens.ids import Encoded, encode_corpus
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 SCORES = "(…) computed from scores, not from probabilities: it does not compare with the others"
 LOWER_BOUND = "* a lower bound: white space, and the spelling of unknown tokens, are not counted"
+_WORTH_SAYING = 0.02  # a share of trained text in a test text
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,6 +73,9 @@ class Measured:
     Other programs count a line end only where there is one, and give this figure.
     """
 
+    trained_on: float | None = None
+    """The share of the text's long lines that the model was trained on, by a sample; None if it is not known."""
+
     @property
     def is_lower_bound(self) -> bool:
         """True if `bits_per_byte` is only a lower bound, because the tokens do not spell out all of the text."""
@@ -108,7 +113,20 @@ def caveats(every: Iterable[Measured]) -> list[str]:
     """Explain the marks of some measurements, where they have any."""
     every = list(every)
     found = [] if all(one.normalised for one in every) else [SCORES]
-    return found if all(one.lossless for one in every) else [*found, LOWER_BOUND]
+    if not all(one.lossless for one in every):
+        found.append(LOWER_BOUND)
+    trained = [one.trained_on for one in every if one.trained_on is not None and one.trained_on > _WORTH_SAYING]
+    if trained:
+        share = f"{min(trained):.0%}" if len(set(trained)) == 1 else f"{min(trained):.0%} to {max(trained):.0%}"
+        of = (
+            "the model was"
+            if len(every) == 1
+            else "models were"
+            if len(trained) == len(every)
+            else "some models were"
+        )
+        found.append(f"about {share} of the text's long lines are text that {of} trained on")
+    return found
 
 
 def missing_ends(every: Iterable[Measured]) -> list[str]:
@@ -197,6 +215,7 @@ def measure(
         seconds=seconds,
         tokens_per_second=encoded.tokens / max(seconds, 1e-9),
         perplexity_without_end=None if encoded.ends else _without_end(lm, encoded, nats, impossible, last),
+        trained_on=None if encoded.sketch is None else shared(encoded.sketch, sketches_in(lm.provenance)),
     )
 
 

@@ -235,7 +235,9 @@ def _tokenizer_name(file: str) -> str | None:
 
 
 def brief(value: Any) -> str:
-    """Return a measurement as text; a list of records only as their number."""
+    """Return a measurement as text; a list of records, or a long code, only as its length."""
+    if isinstance(value, str) and len(value) > 500 and " " not in value:
+        return f"{len(value):,} characters (manifest.json has them)"
     if isinstance(value, list) and value and all(isinstance(record, dict) for record in value):
         return f"{len(value)} records ({METRICS} has them)"
     return str(value)

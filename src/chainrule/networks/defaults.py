@@ -11,7 +11,7 @@ Where steps or epochs are set, nothing is measured: an assumed speed makes the c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -49,6 +49,7 @@ SUBWORDS, COSTLY = 8192, 0.8
 """The usual size of a vocabulary of subwords, and the share of the time from which on a larger one is costly."""
 
 _MULTIPLE = 64
+_WIDTHS = 16  # a width that is chosen for a number of parameters is a multiple of this
 _PROBES = 3  # the most networks that are timed before one is chosen
 _SPENT_LEARNING = 0.9  # of the time; the rest goes to timing and validations
 _LARGER, _GAIN = 4, 2.0  # a batch so many times as large is taken if it reads so many times as many tokens
@@ -145,6 +146,33 @@ def complete(settings: S, data: TrainingData, speed: Callable[[S], float], secon
     search = _Search(settings, data, ASSUMED_SECONDS if seconds is None else max(0.0, seconds))
     chosen: S = _by_counts(search, flops) if seconds is None else _by_speed(search, speed, flops)
     return chosen
+
+
+def of_flops(settings: TrainingSettings, data: TrainingData, flops: float) -> Values:
+    """Return the sizes and the epochs of a training that takes so many floating-point operations."""
+    search = _Search(settings, data, 1.0)
+    index = search.best(flops)
+    return {**search.sizes[index], "epochs": flops / search.costs[index].flops / search.tokens}
+
+
+def of_parameters(settings: TrainingSettings, data: TrainingData, parameters: float) -> Values:
+    """Return the sizes of a network of about so many parameters: the sizes to choose from, made wider."""
+    search = _Search(settings, data, 1.0)
+    once, search.sizes = RunEstimate(search.tokens, search.tokens, search.vocab_size), list(_widened(search.sizes))
+    counts = [search.filled(i, once).parameters(search.vocab_size) for i in range(len(search.sizes))]
+    return search.sizes[min(range(len(counts)), key=lambda i: abs(math.log(counts[i] / parameters)))]
+
+
+def _widened(every: list[Values]) -> Iterator[Values]:
+    """Yield sizes, each with widths up to twice as large, and the smallest with smaller ones too."""
+    for place, sizes in enumerate(every):
+        for sixteenths in range(16 if place else 4, 32):
+            yield {
+                name: value
+                if name == "layers"
+                else max(_WIDTHS, round(value * sixteenths / 16 / _WIDTHS) * _WIDTHS)
+                for name, value in sizes.items()
+            }
 
 
 def in_words(settings: Any, chosen: Any) -> str:

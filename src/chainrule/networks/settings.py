@@ -63,6 +63,11 @@ class NeuralSettings(TrainingSettings):
         """Return the cost of a token, once the sizes are chosen; 0 if it is not known."""
         return Cost(0, 0)
 
+    def parameters(self, vocab_size: int) -> int:
+        """Return about how many parameters the network has, once the sizes are chosen; biases are not counted."""
+        cost, width = self.cost(vocab_size), getattr(self, "embedding", getattr(self, "width", 0))
+        return cost.hidden + cost.head + (0 if getattr(self, "tied", False) else vocab_size * width)
+
     def values_for(self, run: RunEstimate) -> Values:
         """Return the values of all other settings that are left open, once the sizes are chosen."""
         return {

@@ -14,4 +14,5 @@ batches.py   the records of a corpus in batches
 pairs.py     sources and their targets, a pair on each line
 tagged.py    sentences with a tag for each word, from CoNLL-U or word/TAG lines
 split.py     train, validation and test parts, split by document
+overlap.py   which lines of a text another text has too
 """

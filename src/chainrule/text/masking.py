@@ -31,7 +31,7 @@ _DIGITS = bytes.maketrans(b"0123456789", b"0" * 10)
 def mask_variables(text: bytes) -> bytes:
     """Return the text with zeros for every digit, date and hexadecimal string; its length stays the same."""
     text = _PADDED_DAY.sub(b"0", _DATE_WORD.sub(b"000", text))
-    return _LIKE_HEXADECIMAL.sub(_zeros, text).translate(_DIGITS)
+    return _LIKE_HEXADECIMAL.sub(_zeros, text.translate(_DIGITS))  # digits first: what is masked stays the same
 
 
 def _zeros(like: re.Match[bytes]) -> bytes:

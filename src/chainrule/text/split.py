@@ -27,7 +27,6 @@ from chainrule.text.files import form_of
 _FEW = 10_000  # distinct documents up to which shares are exact; with more, uniform hashes are close to them
 
 _MANY_FILES, _LARGEST_FILE = 20, 0.1  # so many files are documents, if none has a larger share of the bytes
-_LONG_LINE = 30  # bytes: shorter lines, such as "return None", are alike by chance
 
 By: TypeAlias = Literal["auto", "file", "paragraph", "line", "time"]
 """What is kept together: a file, a paragraph, a line; or, by time, the last documents are held out."""
@@ -100,23 +99,6 @@ def in_order(documents: Iterable[bytes], shares: Mapping[str, float]) -> Callabl
         return _share(middle, shares)
 
     return part_of
-
-
-def repeated_bytes(test: Corpus, train: Corpus) -> int:
-    """Return how many bytes of a test text are long lines that the training text has too.
-
-    >>> line = "a line that is long enough to be no accident"
-    >>> repeated_bytes(Corpus.from_text(line + "\\nshort"), Corpus.from_text("short\\n" + line))
-    45
-    """
-    wanted: dict[int, int] = {}
-    for line in _long_lines(test):
-        wanted[hash(line)] = wanted.get(hash(line), 0) + len(line) + 1
-    return sum(wanted.pop(hash(line), 0) for line in _long_lines(train)) if wanted else 0
-
-
-def _long_lines(corpus: Corpus) -> Iterator[bytes]:
-    return (line for block in corpus.blocks() for line in block.splitlines() if len(line) >= _LONG_LINE)
 
 
 def dealt(

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -31,6 +31,7 @@ from chainrule.system.disk import naming, scratch_file_at, scratch_folder
 from chainrule.system.parallel import EMBEDDED, Background, Executor, in_order, worth_a_kernel
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
+from chainrule.text.overlap import Hashes, LineSketch
 from chainrule.text.shards import SHARD_BYTES, Shard, shards_of
 from chainrule.tokens.base import Ids, Tokenizer, narrowest
 from chainrule.tokens.vocabulary import Limit
@@ -59,6 +60,8 @@ class Encoded:
     """SHA-256 of the text."""
     ends: bool = True
     """Whether the text has a line end at its end; the ids have one in any case."""
+    sketch: Hashes | None = field(default=None, compare=False, repr=False)
+    """A sample of its long lines (text/overlap.py)."""
 
     @property
     def tokens(self) -> int:
@@ -98,7 +101,7 @@ def encode_corpus(
         written = _write(corpus, encode, path, progress)
         text, notes = written.text, written.notes
     lines, unknown = np.sum(notes, axis=0).tolist()
-    return Encoded(_mapped(path, dtype), lines, text.bytes, unknown, text.fingerprint, text.ends)
+    return Encoded(_mapped(path, dtype), lines, text.bytes, unknown, text.fingerprint, text.ends, text.sketch)
 
 
 def learn_and_encode(
@@ -136,7 +139,9 @@ def learn_and_encode(
             _replace_numbers(path, written, vocabulary, dtype)
             words = background.result() or []
     ids = _mapped(path, dtype)
-    encoded = Encoded(ids, vocabulary.lines, text.bytes, vocabulary.unknown, text.fingerprint, text.ends)
+    encoded = Encoded(
+        ids, vocabulary.lines, text.bytes, vocabulary.unknown, text.fingerprint, text.ends, text.sketch
+    )
     return WordTokenizer(words, splitting), encoded
 
 
@@ -156,11 +161,33 @@ def check_ids_file(path: Path, corpus: Corpus) -> None:
 
 @dataclass(frozen=True)
 class _Text:
-    """The size and the hash of a text, and whether it has a line end at its end."""
+    """The size and the hash of a text, whether it has a line end at its end, and a sample of its lines."""
 
     bytes: int
     fingerprint: str
     ends: bool
+    sketch: Hashes
+
+
+class _Reader:
+    """Reads the blocks of a text for its hash and for the sample of its lines."""
+
+    def __init__(self) -> None:
+        self.digest, self.sketch, self.read = hashlib.sha256(), LineSketch(), 0
+        self.unended = False  # the previous file ended without LF, which the hash then needs: lines do not join
+
+    def take(self, block: bytes) -> bytes:
+        """Read a block; return it with the line end that is missing before it."""
+        text = b"\n" + block if self.unended else block
+        self.digest.update(text)
+        self.sketch.update(block)
+        self.unended = not block.endswith(b"\n")
+        self.read += len(block)
+        return text
+
+    @property
+    def text(self) -> _Text:
+        return _Text(self.read, self.digest.hexdigest(), not self.unended, self.sketch.hashes)
 
 
 # -- in this process --------------------------------------------------------------------------------------
@@ -179,30 +206,26 @@ def _write(
     corpus: Corpus, encode: Callable[[bytes], tuple[UnsignedIds, Note]], path: Path, progress: Progress
 ) -> _Written:
     """Write the ids that `encode` returns for each block to `path`, and collect the notes it returns with them."""
-    digest = hashlib.sha256()
+    reader = _Reader()
     sizes: list[int] = []
     notes: list[Note] = []
-    read = 0
     with (
         naming(path),
         path.open("wb") as file,
-        Background[None]() as hashing,
+        Background[bytes]() as hashing,
         progress.task("encoding", corpus.size(), "B") as task,
     ):
-        unended = False  # whether the previous file ended without LF, which the hash then needs: lines do not join
         for block, (ids, note) in in_order(encode, corpus.blocks()):
-            hashing.start(digest.update, b"\n" + block if unended else block)
-            unended = not block.endswith(b"\n")
+            hashing.start(reader.take, block)
             file.write(ids.data)
             sizes.append(len(ids))
             notes.append(note)
-            read += len(block)
             task.advance(len(block))
         hashing.result()
     corpus.note_losses(progress)
     if not sizes:
         raise CorpusError(f"{corpus.name} is empty")
-    return _Written(sizes, notes, _Text(read, digest.hexdigest(), not unended))
+    return _Written(sizes, notes, reader.text)
 
 
 def _replace_numbers(path: Path, written: _Written, vocabulary: Vocabulary, dtype: np.dtype[Any]) -> None:
@@ -314,15 +337,12 @@ def _encode_shards(
 
 def _hash(blocks: Iterable[bytes], copy: Any = None) -> _Text:
     """Return the size and the hash of a text, as `_write` does; `copy` is a file to write the text to."""
-    digest, read, unended = hashlib.sha256(), 0, False
+    reader = _Reader()
     for block in blocks:
-        text = b"\n" + block if unended else block
-        digest.update(text)
+        text = reader.take(block)
         if copy is not None:
             copy.write(text)
-        unended = not block.endswith(b"\n")
-        read += len(block)
-    return _Text(read, digest.hexdigest(), not unended)
+    return reader.text
 
 
 def _put_together(

@@ -43,6 +43,18 @@ if TYPE_CHECKING:
 )
 @opt.minutes("The time of the whole comparison, which networks share. [default: 4; other tasks 1 for each]")
 @opt.option(
+    "--budget UNIT=N",
+    "The same for every network: tokens=2M, steps=1000 or flops=1e15 of training instead of minutes, or "
+    "parameters=1M, which share the minutes.",
+)
+@opt.option(
+    "--seeds N",
+    "Train each network N times, from other seeds, within the same time; its figures are means, and the intervals "
+    "take the seeds into account.",
+    type=click.IntRange(1),
+    default=1,
+)
+@opt.option(
     "--curve",
     "Learning curves: train the models of the short ladder (of a FILE all) on 1/16, 1/8, 1/4 and 1/2 of the "
     "text too, networks on 1/4 and 1/2, within the same time.",
@@ -92,7 +104,7 @@ def compare(
     parts = corpus, options["held_out"] or None, options["test"] or None
     text, valid, test = texts.open_examples(options, find_task(task), *parts)
     sources = options["source_tokenizer"]
-    names = ("ladder", "context", "device", "minutes", "curve", "split", "include", "seed", "overwrite")
+    names = ("ladder", "context", "device", "minutes", "budget", "seeds", "curve", "split", "include", "seed")
     try:
         comparison = cr.compare(
             text,
@@ -103,6 +115,7 @@ def compare(
             kinds=kinds or None,
             tokenizer=given_tokenizer(options),
             source_tokenizer=None if sources is None else cr.TokenizerChoice(sources),
+            overwrite=options["overwrite"],
             progress=terminal_progress(),
             **{name: options[name] for name in names},
         )

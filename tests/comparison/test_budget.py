@@ -1,0 +1,93 @@
+"""Tests of budgets that are the same for every network, and of networks that are trained from several seeds."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import chainrule as cr
+from chainrule.comparison.budget import EqualBudget
+from chainrule.comparison.results import Comparison, read_comparison
+from chainrule.comparison.surprisals import read_surprisals
+from chainrule.comparison.tables import comparison_parts
+from chainrule.errors import ChainruleError, SettingsError
+from chainrule.system.display import ResultTable
+
+TEXTS = [f"{who} {what} {when}" for who in ("cats", "dogs") for what in ("run", "eat") for when in range(40)]
+
+
+@pytest.fixture
+def ladder(tmp_path: Path) -> Path:
+    path = tmp_path / "ladder.json"
+    models = [
+        {"kind": "ngram", "name": "bigram", "settings": {"order": 2}},
+        {"kind": "elman", "name": "elman", "settings": {"engine": "tape", "batch": 64}},
+        {"kind": "lstm", "name": "lstm", "settings": {"engine": "tape", "batch": 64}},
+    ]
+    path.write_text(json.dumps({"model": models}), encoding="utf-8")
+    return path
+
+
+def compared(ladder: Path, out: Path, **options: object) -> Comparison:
+    chosen = cr.TokenizerChoice("char")
+    return cr.compare(TEXTS, out, ladder=ladder, tokenizer=chosen, split="line", **options)  # type: ignore[arg-type]
+
+
+def test_budgets_are_parsed() -> None:
+    assert EqualBudget.parse("steps=1000") == EqualBudget("steps", 1000)
+    assert EqualBudget.parse("parameters=1.5M") == EqualBudget("parameters", 1.5e6)
+    for wrong in ("steps", "steps=", "hours=3", "tokens=-1", "flops=1e999", "tokens=0.5", "tokens=2m"):
+        with pytest.raises(SettingsError, match="a budget"):
+            EqualBudget.parse(wrong)
+
+
+def test_each_network_gets_the_same_steps(ladder: Path, tmp_path: Path) -> None:
+    found = compared(ladder, tmp_path / "out", budget="steps=25")
+    assert [one.steps for one in found.results] == [None, 25, 25, None]
+    assert found.results[0].epochs == 1 and found.results[0].training_flops == 2 * found.parts["train"]["tokens"]
+    table = next(
+        one for one in comparison_parts(found) if isinstance(one, ResultTable) and one.headings[0] == "training"
+    )
+    assert [row[:2] for row in table.rows] == [["bigram", ""], ["elman", "25"], ["lstm", "25"]]
+    with pytest.raises(ChainruleError, match="of other texts or settings"):
+        compared(ladder, tmp_path / "out", budget="steps=30")
+
+
+def test_each_network_reads_as_many_tokens(ladder: Path, tmp_path: Path) -> None:
+    found = compared(ladder, tmp_path / "out", budget="tokens=5k")
+    assert [one.tokens_seen for one in found.results[1:3]] == [pytest.approx(5000, rel=0.05)] * 2
+
+
+def test_each_network_computes_as_much(ladder: Path, tmp_path: Path) -> None:
+    found = compared(ladder, tmp_path / "out", budget="flops=5e8")
+    assert [one.training_flops for one in found.results[1:3]] == [pytest.approx(5e8, rel=0.05)] * 2
+
+
+def test_networks_have_as_many_parameters(ladder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chainrule.comparison.measured_training.LEAST_STEPS", 1)
+    found = compared(ladder, tmp_path / "out", budget="parameters=30k", minutes=0.05)
+    assert [one.parameters for one in found.results[1:3]] == [pytest.approx(30_000, rel=0.15)] * 2
+
+
+def test_a_budget_of_training_leaves_no_choice_of_time(ladder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ChainruleError, match="leave out the minutes"):
+        compared(ladder, tmp_path / "out", budget="steps=5", minutes=1.0)
+    with pytest.raises(ChainruleError, match="leave out the curve or the budget"):
+        compared(ladder, tmp_path / "out", budget="steps=5", curve=True)
+
+
+def test_networks_are_trained_from_several_seeds(ladder: Path, tmp_path: Path) -> None:
+    found = compared(ladder, tmp_path / "out", budget="steps=25", seeds=3)
+    bigram, elman, *_ = found.results
+    assert not bigram.seeds and len(set(elman.seeds)) == 3
+    assert elman.loss == pytest.approx(sum(elman.seeds) / 3)
+    size = found.parts["test"]["bytes"]
+    for name, bits in zip(elman.surprisals, elman.seeds, strict=True):
+        kept = read_surprisals(tmp_path / "out", name, size)
+        assert kept is not None and kept.nats.sum() / size / 0.693147 == pytest.approx(bits, rel=1e-4)
+    assert elman.interval is not None and elman.interval[0] < elman.loss < elman.interval[1]
+    assert any("trained from 3 seeds" in str(one) for one in comparison_parts(found))
+    assert read_comparison(tmp_path / "out") == found
+    once = compared(ladder, tmp_path / "once", budget="steps=25")
+    assert once.results[1].loss == elman.seeds[0]
+    assert any("each network was trained once" in str(one) for one in comparison_parts(once))
