@@ -1,6 +1,7 @@
 """Tests of budgets that are the same for every network, and of networks that are trained from several seeds."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,18 @@ def test_networks_are_trained_from_several_seeds(ladder: Path, tmp_path: Path) -
     once = compared(ladder, tmp_path / "once", budget="steps=25")
     assert once.results[1].loss == elman.seeds[0]
     assert any("each network was trained once" in str(one) for one in comparison_parts(once))
+
+
+def test_speeds_are_medians_after_the_first_use(
+    ladder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from chainrule.comparison import measured_training
+
+    seconds = iter([0.0, 8.0, 0.2, 0.4] * 9)  # a few tokens, then the whole text three times
+    measured = measured_training.measure
+    monkeypatch.setattr(
+        measured_training, "measure", lambda *a, **options: replace(measured(*a, **options), seconds=next(seconds))
+    )
+    bigram = compared(ladder, tmp_path / "out", kinds=["ngram"]).results[0]
+    assert bigram.test.seconds == 0.4
+    assert bigram.test.tokens_per_second == pytest.approx(bigram.test.tokens / 0.4)
