@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from chainrule.comparison.advice import advise
 from chainrule.comparison.measured_training import LEAST_STEPS, check_steps
+from chainrule.comparison.overtaking import second_half, times_to_gain
 from chainrule.comparison.results import COSTS, FORMAT, RESULTS, Comparison, Result, read_comparison
 from chainrule.contract.kinds import Figures, LadderEntry
 from chainrule.errors import ModelError
@@ -52,6 +53,25 @@ def test_costs_may_be_missing() -> None:
     }
     assert [cost.key for cost in compared(one).costs] == ["training_seconds", "megabytes", "tokens_per_second"]
     assert compared(one).frontier("parameters") == set()
+
+
+def test_the_advice_says_when_a_network_would_overtake_counting() -> None:
+    counted = result("5-gram", 2.0, 1e6, 6, 0.2)
+    network = replace(result("lstm", 2.1, 3e4, 1, 60), flops_per_token=1e6, second_half=0.2, epochs=0.5)
+    said = str(advise(compared(counted, network)))
+    assert "lstm would pass 5-gram after about 85 s of training (57 s to 2.1 minutes) instead of 60 s." in said
+    read_often = replace(network, epochs=20.0)  # the more often a text was read, the less another reading gives
+    assert "lstm would not pass 5-gram in 8 times its 60 s" in str(advise(compared(counted, read_often)))
+    for other in (replace(network, second_half=None), replace(network, test=Figures({}, 1.9, 3e4))):
+        assert "learning curve" not in str(advise(compared(counted, other)))
+
+
+def test_a_curve_is_continued_further_for_a_larger_gain() -> None:
+    times = [times_to_gain(gain, 0.3, 1.0) or math.inf for gain in (0.05, 0.1, 0.2, 0.4, 5.0)]
+    assert times == sorted(set(times)) and times[-1] == math.inf
+    assert times_to_gain(0.1, 0.0, 1.0) is None and times_to_gain(0.1, -0.1, 1.0) is None
+    points = [{"step": 5, "loss": 3.0}, {"step": 10, "validation_loss": 2.0}]
+    assert second_half(points) is None and second_half([]) is None
 
 
 def test_a_model_that_is_nearly_as_good_and_much_cheaper_is_named() -> None:

@@ -6,6 +6,7 @@ In reading order:
     ladders/               ladders with a name of their own: tables of the lectures
     budget.py              how the time is shared among networks, or what each of them gets alike
     results.py             the record of a comparison: what each model gives and costs
+    overtaking.py          when a network would overtake a better model, by its learning curve
     advice.py              which model to take, by differences and costs
     surprisals.py          the surprisal of every token of the held-out text, on disk
     measured_training.py   one model of a comparison: trained, measured, saved, and its costs

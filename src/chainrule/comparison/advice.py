@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from chainrule.comparison.overtaking import MOST_TIMES, OFF_BY, times_to_gain
 from chainrule.comparison.results import COSTS, Comparison, Result
 
 NEAR = 0.05
@@ -29,7 +30,7 @@ def advise(comparison: Comparison) -> str | None:
     best, picked = comparison.best, pick(comparison)
     if best is None or picked is None:
         return None
-    return " ".join([_why(comparison, picked, best), *_cheaper(comparison, picked)])
+    return " ".join([_why(comparison, picked, best), *_cheaper(comparison, picked), *_overtaking(comparison)])
 
 
 def _why(comparison: Comparison, picked: Result, best: Result) -> str:
@@ -56,6 +57,37 @@ def _cheaper(comparison: Comparison, picked: Result) -> list[str]:
         for one in sorted(near, key=lambda one: one.rank)
         if one.name in cheapest
     ]
+
+
+def _overtaking(comparison: Comparison) -> list[str]:
+    """Return when the best network would pass the best model that is counted, if that is better."""
+    ranked = sorted((one for one in comparison.comparable if one.has_finite_loss), key=lambda one: one.rank)
+    network = next((one for one in ranked if one.second_half is not None), None)
+    counted = next((one for one in ranked if one.flops_per_token is None), None)
+    if network is None or counted is None or network.rank <= counted.rank or not network.epochs:
+        return []
+    needed = times_to_gain(network.rank - counted.rank, network.second_half or 0.0, network.epochs)
+    if needed is None:
+        return [
+            f"By its learning curve, {network.name} would not pass {counted.name} in {MOST_TIMES:.0f} times its "
+            f"{_duration(network.training_seconds)} of training."
+        ]
+    about, low, high = (_duration(network.training_seconds * needed * f) for f in (1, 1 / OFF_BY, OFF_BY))
+    return [
+        f"By its learning curve, {network.name} would pass {counted.name} after about {about} of training "
+        f"({low} to {high}) instead of {_duration(network.training_seconds)}."
+    ]
+
+
+def _duration(seconds: float) -> str:
+    """Write a time as people say it.
+
+    >>> _duration(48.2), _duration(400), _duration(9000)
+    ('48 s', '6.7 minutes', '2.5 hours')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.2g} minutes" if seconds < 5400 else f"{seconds / 3600:.2g} hours"
 
 
 def _gains(one: Result, than: Result) -> list[str]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from chainrule import settings as settings_of
 from chainrule.comparison.ladder import folder_name
+from chainrule.comparison.overtaking import second_half
 from chainrule.comparison.results import Point, Result, seed_name
 from chainrule.comparison.surprisals import Surprisals, token_ends, write_surprisals
 from chainrule.contract.kinds import Figures, HeldOut, Kind, LadderEntry, TrainingData, find_kind, load
@@ -34,6 +35,7 @@ from chainrule.system.plugins import import_object
 from chainrule.system.progress import SILENT
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.ids import Encoded, encode_corpus
+from chainrule.training.checkpoints.run_folder import HISTORY
 
 MIXTURE = "mixture"
 """The name of the last model of a comparison: its best network mixed with its best counted model."""
@@ -82,6 +84,12 @@ class MeasuredTraining:
         result = self._measured(kind, entry, model, trained)
         if result.flops_per_token is not None:
             flops: float | None = 3 * result.flops_per_token * seen
+            if (
+                isinstance(result.test, Measured)
+                and (half := second_half(model.metrics.get(HISTORY, []))) is not None
+            ):
+                per_nat = result.test.bits_per_byte / result.test.nats
+                result = replace(result, second_half=half * per_nat)
             result = self._with_more_seeds(result, kind, settings)
         else:
             flops = order * seen if (order := getattr(settings, "order", None)) is not None else None

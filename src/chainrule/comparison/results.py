@@ -45,6 +45,8 @@ class Result:
     """Floating-point operations of its training; of n-grams, an addition for each order and token."""
     seeds: list[float] = field(default_factory=list)
     """The losses of a network that was trained from several seeds; `test` has their mean, and the first is kept."""
+    second_half: float | None = None
+    """By how many bits per byte the second half of a network's training lowered its loss in validation."""
     loading_seconds: float | None = None
     """From opening the folder to the first prediction, in a process that has loaded another model before."""
     memory_megabytes: float | None = None
