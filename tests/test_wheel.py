@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,10 @@ ROOT = Path(__file__).parents[1]
 
 
 def command(*words: str | Path, cwd: Path) -> str:
-    done = subprocess.run(list(map(str, words)), check=False, capture_output=True, text=True, cwd=cwd)
+    elsewhere = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        list(map(str, words)), check=False, capture_output=True, text=True, cwd=cwd, env=elsewhere
+    )
     assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-1000:]
     return done.stdout
 
