@@ -196,7 +196,7 @@ def test_a_grid_that_was_stopped_is_continued(tmp_path: Path, monkeypatch: pytes
     assert found.law is not None and [one["flops"] for one in found.advice] == [1e12]
     assert len({(cell.parameters, cell.tokens) for cell in found.cells}) == 9
     tokens = sorted({cell.tokens for cell in found.cells})
-    for name in ("3-gram", "5-gram"):
+    for name in ("bigram", "5-gram"):
         assert [cell.tokens for cell in found.ngrams if cell.size == name] == tokens
     with pytest.raises(FolderError, match="another grid"):
         scale(texts(), out, **{**how, "seed": 1})  # type: ignore[arg-type]
@@ -231,6 +231,8 @@ def test_the_grid_fits_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     slow, part = planned(monkeypatch, 300, 2)
     assert slow == ["1x16", "1x32", "2x48", "2x64"] and part < 1
     assert part * 1e6 / 8 > 8192
+    shorter, of_text = planned(monkeypatch, 300, 0.3)
+    assert shorter == slow[:3] and of_text * 1e6 / 8 > 8192
     longer, of_text = planned(monkeypatch, 300, 6)
     assert longer[:4] == slow and (len(longer), of_text) > (len(slow), part)
     fast, of_text = planned(monkeypatch, 1, 6)

@@ -82,14 +82,18 @@ def _against_tokens(found: Scaling, law: Law) -> Any:
 
 def _along_budgets(found: Scaling, law: Law) -> Any:
     """Draw loss against size for a few budgets of compute, and the best size of each."""
-    lines, best = [], []
+    lines: list[dict[str, Any]] = []
+    best = []
     for flops, name in _budgets(found).items():
         size, tokens = law.best_size(flops)
         best.append({"budget": name, "parameters": size, "nats": float(law.loss(size, tokens))})
         for N in size * np.geomspace(1 / 12, 12, _POINTS):
             D = flops / FLOPS / N
+            row = {"budget": name, "parameters": float(N), "nats": float(law.loss(N, D))}
             line = "dashed" if law.warning(N, D) else "solid"
-            lines.append({"budget": name, "parameters": float(N), "nats": float(law.loss(N, D)), "line": line})
+            if lines and lines[-1]["budget"] == name and lines[-1]["line"] != line:
+                lines.append({**row, "line": lines[-1]["line"]})  # so that both parts of the line meet
+            lines.append({**row, "line": line})
     return _lines_and_points(
         lines,
         best,
@@ -126,7 +130,7 @@ def _lines_and_points(
     counts = {"format": "~s", "labelOverlap": "greedy", "labelSeparation": 8}  # written short: 200k, 1M
     axes = {
         "x": alt.X(f"{x[0]}:Q", title=x[1], scale=alt.Scale(type="log", nice=False), axis=counts),
-        "y": alt.Y("nats:Q", title=y, scale=alt.Scale(type="log", zero=False, nice=False)),
+        "y": alt.Y("nats:Q", title=y, scale=alt.Scale(type="log", nice=False, padding=10)),
         "color": colour_of(by[1], by[0], by[0]),
     }
     dashes = alt.StrokeDash(
@@ -159,7 +163,7 @@ def _page(found: Scaling, law: Law, charts: dict[str, Any]) -> str:
     return page(
         "scaling.html",
         "Scaling law",
-        {"tokens": "Loss, size and text", "budgets": "The best size for a budget", "words": "How sure it is"},
+        {"tokens": "Loss, size and text", "words": "How sure it is", "budgets": "The best size for a budget"},
         charts,
         equation=equation(law),
         error=f"{law.error:.2%}",

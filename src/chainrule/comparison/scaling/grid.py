@@ -52,16 +52,15 @@ FORMAT = "chainrule-scale-2"
 MINUTES = 6.0
 PARTS = {"train": 0.9, "valid": 0.1}
 SIZES = ("1x16", "1x32", "2x48", "2x64", "3x96", "4x128", "5x192", "6x256", "8x384", "8x512", "12x768")
-"""The sizes to choose from; the first four are always in the grid."""
+"""The sizes to choose from, from small to large."""
 SHARES = ("1/8", "1/4", "1/2", "1")
-NGRAMS = {"3-gram": 3, "5-gram": 5}
-"""The orders of the n-gram models, by the names that they have in the record."""
+NGRAMS = {"bigram": 2, "5-gram": 5}
+"""The orders of the n-gram models, by their names."""
 
 _HEAD = 32  # features of an attention head, about
 _HELD_OUT_BYTES = 1 << 15  # of the held-out text: every network is measured on them
-_FEWEST_SIZES = 4
 _ENOUGH_CELLS = 12  # for a law, and for a test of it: then networks may be left out
-_SPENT = 0.85  # the share of the time that is planned; the rest is a reserve
+_SPENT = 0.8  # the share of the time that is planned; the rest is for the page, and a reserve
 _OVERDUE = 1.1  # of the time: networks that would end later are left out, if the machine is slower than measured
 _LEAST_TOKENS = 1 << 13  # of the smallest share: about 32 steps; less is too little to learn from
 _PROBE_STEPS = 8
@@ -357,23 +356,25 @@ def _plan(
 ) -> tuple[list[str], float]:
     """Return the sizes of the grid, and the part of the text whose shares all networks can read in the time.
 
-    If no sizes are named, a larger one is added as long as all networks can read the whole text, or a token for
-    each parameter of the largest; but none has far more parameters than the text has tokens.
+    If no sizes are named, there are four, or three if the time is short. A larger one is added as long as all
+    networks can read the whole text, or a token for each parameter of the largest; but none has far more parameters
+    than the text has tokens.
     """
-    text, fewest = data.train.tokens, len(named) if named else _FEWEST_SIZES
+    text, least = data.train.tokens, min(1.0, _LEAST_TOKENS / (shares[0] * data.train.tokens))
     read = text * sum(shares)
     measured = len(shares) * held_out * 2 / 3  # each token is read twice, but only forward, a third of the work
-    per_token, chosen = 0.0, list[str]()
+    per_token, part, chosen = 0.0, 0.0, list[str]()
     with data.progress.task("measuring speeds"), paying_threads(on=data.device == "cpu"):
         for size in named or parse_sizes(SIZES):
             speed = _speed(data, size)
             left = _SPENT * 60 * minutes - (time.perf_counter() - began)
             new_part = min(1.0, (left / (per_token + speed.per_token) - measured) / read)
             is_too_slow = new_part * text < min(text, speed.parameters)
-            if len(chosen) >= fewest and (is_too_slow or speed.parameters > PARAMETERS_PER_TOKEN * text):
+            is_too_large = speed.parameters > PARAMETERS_PER_TOKEN * text
+            is_the_fourth_too_much = len(chosen) == 3 and new_part < least <= part
+            if named is None and (is_the_fourth_too_much or (len(chosen) > 3 and (is_too_slow or is_too_large))):
                 break
             chosen, per_token, part = [*chosen, size.name], per_token + speed.per_token, new_part
-    least = min(1.0, _LEAST_TOKENS / (shares[0] * text))
     if part < least:
         needed = (time.perf_counter() - began + (least * read + measured) * per_token) / (_SPENT * 60)
         raise ChainruleError(
