@@ -116,7 +116,7 @@ def made_up(losses: np.ndarray) -> Scaling:
     cells = [
         Cell("1x8", 1.0, int(n), int(d), float(loss), 1.0, 1.0) for n, d, loss in zip(N, D, losses, strict=True)
     ]
-    return Scaling({}, ["1x8"], 1.0, cells)
+    return Scaling({}, ["1x8"], 1.0, 128, cells)
 
 
 def test_the_advice_has_intervals_and_warns_beyond_ten_times_the_grid() -> None:
@@ -217,7 +217,7 @@ def planned(
 ) -> tuple[list[str], float]:
     """Plan a grid on a text of a million tokens; `seconds` are what a million tokens and parameters take."""
 
-    def speed(data: object, size: Size) -> Speed:
+    def speed(data: object, size: Size, batch: int) -> Speed:
         parameters = 2000 * size.width + 12 * size.layers * size.width**2
         return Speed(parameters, seconds * 1e-12 * parameters)
 
@@ -266,7 +266,7 @@ def test_cells_are_left_out_when_the_time_is_up() -> None:
         for i, size in enumerate(sizes)
     ]
     spent = sum(cell.seconds for cell in cells)
-    found = Scaling({}, [size.name for size in sizes], 1.0, cells)
+    found = Scaling({}, [size.name for size in sizes], 1.0, 128, cells)
     assert not _is_too_late(found, sizes[0], 1.0, spent + 10)  # 40 s more
     assert _is_too_late(found, sizes[3], 1.0, spent + 10)
     assert not _is_too_late(found, sizes[3], 1.0, spent + 200)

@@ -62,8 +62,8 @@ _HELD_OUT_BYTES = 1 << 15  # of the held-out text: every network is measured on 
 _ENOUGH_CELLS = 12  # for a law, and for a test of it: then networks may be left out
 _SPENT = 0.8  # the share of the time that is planned; the rest is for the page, and a reserve
 _OVERDUE = 1.1  # of the time: networks that would end later are left out, if the machine is slower than measured
-_LEAST_TOKENS = 1 << 13  # of the smallest share: about 32 steps; less is too little to learn from
-_PROBE_STEPS = 8
+_LEAST_BATCH, _LEAST_TOKENS = 128, 1 << 13  # of the smallest share: 64 steps; less is too little to learn from
+_PROBE_STEPS = 32
 
 T = TypeVar("T")
 
@@ -150,6 +150,8 @@ class Scaling:
     sizes: list[str]
     of_text: float
     """The part of the training text from which the shares are taken: as much as fits into the time."""
+    batch: int
+    """The tokens of a step, the same in all networks."""
     cells: list[Cell] = field(default_factory=list)
     ngrams: list[Cell] = field(default_factory=list)
     law: Law | None = None
@@ -214,7 +216,8 @@ def scale(
         identity["sizes"] = None if named is None else [size.name for size in named]
         identity["shares"] = grid_shares
         if earlier is None:
-            found = Scaling(identity, *_plan(data, encoded["valid"].tokens, named, grid_shares, minutes, began))
+            planned = _plan(data, encoded["valid"].tokens, named, grid_shares, minutes, began)
+            found = Scaling(identity, *planned, batch=_batch(data, grid_shares))
         elif earlier.identity == json.loads(to_json(identity)):
             found, networks = earlier, len(earlier.sizes) * len(grid_shares)
             progress.note(f"{out}: {len(found.cells)} of {networks} networks are there from before")
@@ -270,7 +273,8 @@ def _train_all(
                 data.progress.note(f"{size.name} on {share:.1%} of the text is left out: the time is up")
             elif (size.name, share) not in done:
                 try:
-                    found.cells.append(_trained(replace(data, train=texts[share]), valid, size, share))
+                    part = replace(data, train=texts[share])
+                    found.cells.append(_trained(part, valid, size, share, found.batch))
                 except Interrupted:
                     raise
                 except (ChainruleError, RuntimeError, MemoryError) as error:
@@ -293,10 +297,10 @@ def _is_too_late(found: Scaling, size: Size, share: float, seconds: float) -> bo
     return spent + largest.seconds * share / largest.share > _OVERDUE * seconds
 
 
-def _trained(data: TrainingData, valid: Encoded, size: Size, share: float) -> Cell:
+def _trained(data: TrainingData, valid: Encoded, size: Size, share: float, batch: int) -> Cell:
     """Train a network in one pass over its text, and measure it."""
     with paying_threads(on=data.device == "cpu"):
-        train = partial(_train, data, size, epochs=1.0)
+        train = partial(_train, data, size, epochs=1.0, batch=batch)
         return _measured(train, (size.name, share, data.train.tokens), valid)
 
 
@@ -336,14 +340,23 @@ class Speed:
     """The seconds of a token."""
 
 
-def _speed(data: TrainingData, size: Size) -> Speed:
+def _batch(data: TrainingData, shares: Sequence[float]) -> int:
+    """Return the tokens of a step: those that suit the smallest share, and few on a CPU, where texts are small.
+
+    With fewer than some hundred steps, a network has hardly begun to learn, and the law does not hold.
+    """
+    smallest = int(shares[0] * data.train.tokens)
+    batch = batch_size(RunEstimate(smallest, smallest), _LEAST_BATCH)
+    return min(batch, _LEAST_BATCH) if data.device == "cpu" else batch
+
+
+def _speed(data: TrainingData, size: Size, batch: int) -> Speed:
     """Time a few steps of a size."""
-    text = data.train.tokens
-    batch = batch_size(RunEstimate(text, text / 2))
-    _train(data, size, steps=1, batch=batch)  # not timed: libraries are loaded
-    began = time.perf_counter()
-    lm = _train(data, size, steps=_PROBE_STEPS, batch=batch)
-    return Speed(int(lm.metrics["parameters"]), (time.perf_counter() - began) / (_PROBE_STEPS * batch))
+    _train(data, size, steps=1, batch=batch)  # not timed: it loads the library whose threads are chosen next
+    with paying_threads(on=data.device == "cpu"):
+        began = time.perf_counter()
+        lm = _train(data, size, steps=_PROBE_STEPS, batch=batch)
+        return Speed(int(lm.metrics["parameters"]), (time.perf_counter() - began) / (_PROBE_STEPS * batch))
 
 
 def _plan(
@@ -361,17 +374,17 @@ def _plan(
     than the text has tokens.
     """
     text, least = data.train.tokens, min(1.0, _LEAST_TOKENS / (shares[0] * data.train.tokens))
-    read = text * sum(shares)
+    read, batch = text * sum(shares), _batch(data, shares)
     measured = len(shares) * held_out * 2 / 3  # each token is read twice, but only forward, a third of the work
     per_token, part, chosen = 0.0, 0.0, list[str]()
-    with data.progress.task("measuring speeds"), paying_threads(on=data.device == "cpu"):
+    with data.progress.task("measuring speeds"):
         for size in named or parse_sizes(SIZES):
-            speed = _speed(data, size)
+            speed = _speed(data, size, batch)
             left = _SPENT * 60 * minutes - (time.perf_counter() - began)
             new_part = min(1.0, (left / (per_token + speed.per_token) - measured) / read)
             is_too_slow = new_part * text < min(text, speed.parameters)
             is_too_large = speed.parameters > PARAMETERS_PER_TOKEN * text
-            is_the_fourth_too_much = len(chosen) == 3 and new_part < least <= part
+            is_the_fourth_too_much = len(chosen) == 3 and new_part < least
             if named is None and (is_the_fourth_too_much or (len(chosen) > 3 and (is_too_slow or is_too_large))):
                 break
             chosen, per_token, part = [*chosen, size.name], per_token + speed.per_token, new_part
@@ -440,6 +453,7 @@ def _earlier(out: Path, overwrite: bool) -> Scaling | None:
         if content["format"] != FORMAT:
             raise ValueError(f"not {FORMAT}")
         cells, ngrams = ([Cell(**cell) for cell in content[name]] for name in ("cells", "ngrams"))
-        return Scaling(content["identity"], list(content["sizes"]), float(content["of_text"]), cells, ngrams)
+        of_text, batch = float(content["of_text"]), int(content["batch"])
+        return Scaling(content["identity"], list(content["sizes"]), of_text, batch, cells, ngrams)
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedFileError(f"{out / RECORD}: damaged: {error}") from None
