@@ -29,8 +29,8 @@ FLOPS = 6.0
 HUBER = 1e-3
 """Errors of ln L up to this size count by their square, larger ones in proportion to their size."""
 EXPONENTS = (0.05, 1.0)
-"""The range of a and b. Published exponents of language models are 0.06 (Hestness et al. 2017) to 0.37 (Besiroglu
-et al. 2024), and theory expects at most 1 (Bahri et al. 2021). A term of a smaller one could not be told from E."""
+"""The range of a and b. Published exponents of language models are 0.076 (Kaplan et al. 2020) to 0.37 (Besiroglu et
+al. 2024). A term of a smaller exponent could not be told from E; a larger one would fall faster than 1/N or 1/D."""
 FARTHEST = 10.0
 """A law is trusted up to so many times the largest N, D and 6 N D that it was fitted to."""
 REFITS = 200
