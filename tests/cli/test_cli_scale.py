@@ -26,14 +26,17 @@ def test_a_law_is_fitted_recorded_and_drawn(
     run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("altair")
-    monkeypatch.setattr(grid, "_fitting", lambda *_: 1.0)
+    monkeypatch.setattr(grid, "_speed", lambda *_: grid.Speed(1000, 1e-6))
     out = tmp_path / "law"
     found = run("scale", corpus, *LAW, "--budget", "1e12", "--out", out)
     assert found.code == 0
-    assert "L(N, D) = " in found.out and "For 1.00e+12 operations" in found.out
+    assert "L(N, D) = " in found.out and "For 1.00e+12 operations" in found.out and "Test: a law of" in found.out
+    assert "Warning: this is a guess" in found.out and "5-gram" in found.out
     record = json.loads((out / grid.RECORD).read_text())
-    assert len(record["cells"]) == 9 and record["is_finished"]
-    assert "vegaEmbed" in (out / "scale.html").read_text()
+    assert len(record["cells"]) == 9 and len(record["ngrams"]) == 6 and record["is_finished"]
+    assert record["prediction"]["predicted"] and "operations of the grid" in record["advice"][0]["warning"]
+    page = (out / "scale.html").read_text()
+    assert "vegaEmbed" in page and "Warning: this is a guess" in page and "Test: a law of" in page
     assert {path.name for path in (out / "scale").iterdir()} == {
         f"{name}.{form}" for name in ("tokens", "budgets") for form in ("png", "svg")
     }

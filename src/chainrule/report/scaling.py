@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,52 +30,89 @@ def write_scaling(found: Scaling, out: Path) -> Path:
     return out / "scale.html"
 
 
+def in_words(found: Scaling) -> list[str]:
+    """Return what a law says, how sure it is, and how well it predicts, in sentences."""
+    lines = []
+    if found.prediction is not None:
+        test = found.prediction
+        lines.append(
+            f"Test: a law of the {test.fitted} smaller networks predicts the {test.predicted} larger ones with a "
+            f"mean error of {test.error:.1%}."
+        )
+    spread = ", ".join(f"{name} {low:.3g} to {high:.3g}" for name, (low, high) in found.intervals.items())
+    lines += [f"95 % intervals: {spread}.", f"The grid took {found.flops:.2e} operations."]
+    for one in found.advice:
+        lines.append(
+            f"For {one['flops']:.2e} operations: {one['parameters']:,.0f} parameters "
+            f"({one['least_parameters']:,.0f} to {one['most_parameters']:,.0f}) on {one['tokens']:,.0f} tokens, "
+            f"loss {one['nats']:.3f} ({one['least_nats']:.3f} to {one['most_nats']:.3f}) nats a token."
+        )
+        if one["warning"]:
+            lines.append(f"Warning: this is {one['warning']}.")
+    return [*lines, *(f"Warning: {warning}" for warning in found.warnings)]
+
+
 def _against_tokens(found: Scaling, law: Law) -> Any:
-    """Draw loss against tokens: a point for each network, a line of the law for each size."""
-    points = [
-        {"size": cell.size, "tokens": cell.tokens, "nats": cell.nats, "fitted": _fitted(law, cell)}
-        for cell in found.cells
-    ]
+    """Draw loss against tokens: a point for each model, a line of the law for each size, and lines of n-grams."""
     every = [cell.tokens for cell in found.cells]
     drawn = np.geomspace(min(every) / _ROOM, max(every) * _ROOM, _POINTS)
     lines = [
-        {"size": size, "tokens": float(D), "nats": float(law.loss(N, D))}
+        {"model": size, "tokens": float(D), "nats": float(law.loss(N, D)), "line": "solid"}
         for size, N in {cell.size: cell.parameters for cell in found.cells}.items()
         for D in drawn
     ]
+    counted = [
+        {"model": one.size, "tokens": one.tokens, "nats": one.nats, "line": "dashed"} for one in found.ngrams
+    ]
+    points = [
+        {"model": cell.size, "tokens": cell.tokens, "nats": cell.nats, "by the law": _fitted(law, cell)}
+        for cell in found.cells
+    ]
     return _lines_and_points(
-        lines,
-        points,
+        [*lines, *counted],
+        [*points, *counted],
         ("tokens", "tokens of training text"),
         "held-out loss (nats a token)",
-        ("size", "layers x width"),
-        "Losses against tokens, and the law fitted to them",
+        ("model", _palette(found)),
+        "Losses against tokens, the law fitted to them, and n-gram models of the same text",
         size=60,
-        tooltip=["size:N", "tokens:Q", "nats:Q", "fitted:Q"],
+        tooltip=["model:N", "tokens:Q", "nats:Q", "by the law:Q"],
     )
 
 
 def _along_budgets(found: Scaling, law: Law) -> Any:
     """Draw loss against size for a few budgets of compute, and the best size of each."""
-    largest = max(FLOPS * cell.parameters * cell.tokens for cell in found.cells)
-    lines, best = [], []
-    for flops in sorted({largest, *(one["flops"] for one in found.advice)}):
+    lines: list[dict[str, Any]] = []
+    best = []
+    for flops, name in _budgets(found).items():
         size, tokens = law.best_size(flops)
-        name = f"{flops:.1e}"
         best.append({"budget": name, "parameters": size, "nats": float(law.loss(size, tokens))})
-        lines += [
-            {"budget": name, "parameters": float(N), "nats": float(law.loss(N, flops / FLOPS / N))}
-            for N in size * np.geomspace(1 / 12, 12, _POINTS)
-        ]
+        for N in size * np.geomspace(1 / 12, 12, _POINTS):
+            D = flops / FLOPS / N
+            row = {"budget": name, "parameters": float(N), "nats": float(law.loss(N, D))}
+            line = "dashed" if law.warning(N, D) else "solid"
+            if lines and lines[-1]["budget"] == name and lines[-1]["line"] != line:
+                lines.append({**row, "line": lines[-1]["line"]})  # so that both parts of the line meet
+            lines.append({**row, "line": line})
     return _lines_and_points(
         lines,
         best,
         ("parameters", "parameters"),
         "loss by the law (nats a token)",
-        ("budget", "operations"),
+        ("budget", colours(list(_budgets(found).values()))),
         "Loss against size at equal compute; points: the best size",
         size=90,
+        tooltip=["budget:N", "parameters:Q", "nats:Q"],
     )
+
+
+def _palette(found: Scaling) -> dict[str, str]:
+    return colours(list(dict.fromkeys(cell.size for cell in (*found.cells, *found.ngrams))))
+
+
+def _budgets(found: Scaling) -> dict[float, str]:
+    """Return the names of the budgets."""
+    return {flops: f"{flops:.1e} operations" for flops in sorted(one["flops"] for one in found.advice)}
 
 
 def _lines_and_points(
@@ -82,51 +120,65 @@ def _lines_and_points(
     points: list[dict[str, Any]],
     x: tuple[str, str],
     y: str,
-    by: tuple[str, str],
+    by: tuple[str, Mapping[str, str]],
     description: str,
     size: int,
     **encoding: Any,
 ) -> Any:
-    """Draw lines and points; `x` and `by` (the colour) are fields with their titles, `y` is the title of nats."""
+    """Draw lines and points; `x` is a field and its title, `y` the title of nats, `by` a field and its colours."""
     alt = altair()
     counts = {"format": "~s", "labelOverlap": "greedy", "labelSeparation": 8}  # written short: 200k, 1M
     axes = {
         "x": alt.X(f"{x[0]}:Q", title=x[1], scale=alt.Scale(type="log", nice=False), axis=counts),
-        "y": alt.Y("nats:Q", title=y, scale=alt.Scale(type="log", zero=False, nice=False)),
-        "color": colour_of(colours(list(dict.fromkeys(one[by[0]] for one in points))), *by),
+        "y": alt.Y("nats:Q", title=y, scale=alt.Scale(type="log", nice=False, padding=10)),
+        "color": colour_of(by[1], by[0], by[0]),
     }
+    dashes = alt.StrokeDash(
+        "line:N", legend=None, scale=alt.Scale(domain=["solid", "dashed"], range=[[1, 0], [5, 4]])
+    )
     return alt.layer(
-        alt.Chart(alt.InlineData(values=lines)).mark_line(strokeWidth=1.5).encode(**axes),
+        alt.Chart(alt.InlineData(values=lines)).mark_line(strokeWidth=1.5).encode(**axes, strokeDash=dashes),
         alt.Chart(alt.InlineData(values=points)).mark_point(filled=True, size=size).encode(**axes, **encoding),
     ).properties(width=WIDTH, height=_HEIGHT, description=description)
 
 
 def _page(found: Scaling, law: Law, charts: dict[str, Any]) -> str:
-    networks = [
-        (c.size, f"{c.parameters:,}", f"{c.tokens:,}", f"{c.nats:.4f}", f"{_fitted(law, c):.4f}")
-        for c in found.cells
+    figures = [
+        (f"{c.parameters:,}", f"{c.tokens:,}", f"{c.nats:.4f}", f"{_fitted(law, c):.4f}") for c in found.cells
     ]
+    models = [(cell.size, *row) for cell, row in zip(found.cells, figures, strict=True)]
+    models += [(cell.size, "", f"{cell.tokens:,}", f"{cell.nats:.4f}", "") for cell in found.ngrams]
     budgets = [
-        (f"{a['flops']:.2e}", f"{a['parameters']:,.0f}", f"{a['tokens']:,.0f}", f"{a['nats']:.3f}")
-        for a in found.advice
+        (
+            f"{one['flops']:.2e}",
+            f"{one['parameters']:,.0f}",
+            f"{one['least_parameters']:,.0f} to {one['most_parameters']:,.0f}",
+            f"{one['tokens']:,.0f}",
+            f"{one['nats']:.3f}",
+            f"{one['least_nats']:.3f} to {one['most_nats']:.3f}",
+        )
+        for one in found.advice
     ]
+    headings = ("operations", "parameters", "95 % interval", "tokens", "loss", "95 % interval")
     return page(
         "scaling.html",
         "Scaling law",
-        {"tokens": "Loss, size and text", "budgets": "The best size for a budget"},
+        {"tokens": "Loss, size and text", "words": "How sure it is", "budgets": "The best size for a budget"},
         charts,
         equation=equation(law),
         error=f"{law.error:.2%}",
-        palette=colours(list(dict.fromkeys(cell.size for cell in found.cells))),
-        networks=Numbers("The networks", ("size", "parameters", "tokens", "loss", "by the law"), networks),
-        budgets=Numbers("Budgets", ("operations", "parameters", "tokens", "loss"), budgets),
+        palette=_palette(found),
+        budget_palette=colours(list(_budgets(found).values())),
+        lines=in_words(found),
+        models=Numbers("The models", ("model", "parameters", "tokens", "loss", "by the law"), models),
+        budgets=Numbers("Budgets", headings, budgets),
     )
 
 
 def equation(law: Law) -> str:
     """Return the law with its numbers.
 
-    >>> equation(Law(E=1.69, A=406.4, a=0.34, B=410.7, b=0.28, error=0.0))
+    >>> equation(Law(E=1.69, A=406.4, a=0.34, B=410.7, b=0.28, error=0, largest_N=1, largest_D=1, largest_flops=6))
     'L(N, D) = 1.69 + 406 / N^0.340 + 411 / D^0.280'
     """
     return f"L(N, D) = {law.E:.3g} + {law.A:.3g} / N^{law.a:.3f} + {law.B:.3g} / D^{law.b:.3f}"

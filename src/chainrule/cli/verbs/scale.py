@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 @opt.overwrite("a grid")
 @opt.option(
     "--sizes LxW,...",
-    "The sizes of the networks: layers and features of a token.",
-    default="1x32,2x48,2x64,3x96,4x128",
+    "The sizes of the networks: layers and features of a token. [default: as many, from 1x16 on, as fit into the "
+    "time]",
 )
 @opt.option(
     "--shares S,...", "The parts of the text, of as much of it as fits into the time.", default="1/8,1/4,1/2,1"
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 @opt.minutes("The time of the whole grid. [default: 6]")
 @opt.option(
     "--budget FLOPS",
-    "Floating-point operations for which to find the best size; repeatable. [default: those of the grid, "
-    "times 10 and times 100]",
+    "Floating-point operations for which to find the best size; repeatable. [default: those of the largest "
+    "network, and 10 times as many]",
     type=float,
     name="budgets",
     multiple=True,
@@ -44,12 +44,13 @@ if TYPE_CHECKING:
 @opt.seed
 @corpus_options
 @opt.json
-def scale(corpus: tuple[str, ...], out: str, sizes: str, shares: str, as_json: bool, **options: Any) -> None:
+def scale(corpus: tuple[str, ...], out: str, sizes: str | None, shares: str, as_json: bool, **options: Any) -> None:
     """Train Transformers of several sizes on parts of CORPUS, and fit a scaling law to their losses.
 
     The law is L(N, D) = E + A/N^a + B/D^b, for N parameters and D tokens. Each network reads each token of its part
-    once. DIR/scale.json has every figure and DIR/scale.html draws them; the same command goes on with a grid that
-    was stopped, and trains no network twice.
+    once. The law is tested: fitted to the smaller networks, it predicts the larger ones. N-gram models of the same
+    parts are measured beside it. DIR/scale.json has every figure and DIR/scale.html draws them; the same command
+    goes on with a grid that was stopped, and trains no network twice.
 
     \b
     chainrule scale corpus.txt --minutes 10 --out law
@@ -61,7 +62,7 @@ def scale(corpus: tuple[str, ...], out: str, sizes: str, shares: str, as_json: b
     found = fit(
         open_corpus(options, *corpus),
         out,
-        sizes=sizes.split(","),
+        sizes=None if sizes is None else sizes.split(","),
         shares=shares.split(","),
         minutes=options["minutes"] or MINUTES,
         tokenizer=given_tokenizer(options),
@@ -76,27 +77,20 @@ def scale(corpus: tuple[str, ...], out: str, sizes: str, shares: str, as_json: b
 
 
 def _print(found: Scaling) -> None:
-    from chainrule.report.scaling import equation
+    from chainrule.report.scaling import equation, in_words
 
     assert found.law is not None
     screen, law = console(), found.law
     rows = []
-    for cell in found.cells:
-        fitted = float(law.loss(float(cell.parameters), float(cell.tokens)))
-        figures = f"{cell.nats:.4f}", f"{fitted:.4f}", f"{cell.bits_per_byte:.3f}", f"{cell.seconds:.1f}"
-        rows.append([cell.size, f"{cell.parameters:,}", f"{cell.tokens:,}", *figures])
-    print_table(screen, ["size", "parameters", "tokens", "nats", "by the law", "bits/byte", "train s"], rows)
+    for cell in (*found.cells, *found.ngrams):
+        is_network = cell in found.cells
+        fitted = f"{float(law.loss(float(cell.parameters), float(cell.tokens))):.4f}" if is_network else ""
+        figures = f"{cell.nats:.4f}", fitted, f"{cell.bits_per_byte:.3f}", f"{cell.seconds:.1f}"
+        rows.append([cell.size, f"{cell.parameters:,}" if is_network else "", f"{cell.tokens:,}", *figures])
+    print_table(screen, ["size", "parameters", "tokens", "nats", "by the law", "bits/byte", "seconds"], rows)
     say(screen, f"\n{equation(law)}; typical error {law.error:.2%}")
-    spread = ", ".join(f"{name} {low:.3g} to {high:.3g}" for name, (low, high) in found.ranges.items())
-    say(screen, f"With any one network left out: {spread}")
-    say(screen, f"The grid took {found.flops:.2e} operations.")
-    for one in found.advice:
-        say(
-            screen,
-            f"For {one['flops']:.2e} operations: {one['parameters']:,.0f} parameters "
-            f"({one['least_parameters']:,.0f} to {one['most_parameters']:,.0f} with any one network left out) on "
-            f"{one['tokens']:,.0f} tokens, loss {one['nats']:.3f} nats a token",
-        )
+    for line in in_words(found):
+        say(screen, line)
 
 
 def _draw(found: Scaling, out: str) -> None:

@@ -2,6 +2,6 @@
 
 In reading order:
 
-    law.py    L(N, D) = E + A/N^a + B/D^b: its fit, and the best size for a budget
-    grid.py   `scale`: a grid of Transformers trained and measured, and the law fitted to it
+    law.py    L(N, D) = E + A/N^a + B/D^b: its fit, its intervals, its test, and the best size for a budget
+    grid.py   `scale`: a grid of Transformers that fits the time, trained and measured, and the law fitted to it
 """
