@@ -91,7 +91,7 @@ def test_later_fields_of_a_comparison_are_shown(ladder: Path) -> None:
     assert [(one["part"], one["bits"]) for one in drawn] == [("1/2", 3.5), ("all", 3.0)]
     assert '<th scope="col">1/4</th><th scope="col">1/2</th><th scope="col">all</th>' in report.html
     assert "<td>∞</td><td>3.500</td><td>3.000</td>" in report.html
-    assert "1.250 to 2.500" in report.html
+    assert '<span class="range">±&nbsp;0.62</span>' in report.html
     assert isinstance(report.record, ComparisonDetails)
     assert report.record.models[0].interval == (1.25, 2.5)
 

@@ -26,10 +26,15 @@ def pick(comparison: Comparison) -> Result | None:
 
 def advise(comparison: Comparison) -> str | None:
     """Return which model to take, and which to take for less; None if no model has a finite loss."""
+    return " ".join(sentences(comparison)) or None
+
+
+def sentences(comparison: Comparison) -> list[str]:
+    """Return the advice: a sentence for the model to take, and one for each that is nearly as good for less."""
     best, picked = comparison.best, pick(comparison)
     if best is None or picked is None:
-        return None
-    return " ".join([_why(comparison, picked, best), *_cheaper(comparison, picked)])
+        return []
+    return [_why(comparison, picked, best), *_cheaper(comparison, picked)]
 
 
 def _why(comparison: Comparison, picked: Result, best: Result) -> str:

@@ -68,9 +68,9 @@ def comparison_charts(details: ComparisonDetails) -> dict[str, Any]:
     """Return the charts of a comparison by their names, which are those of their files."""
     palette = colours([one.name for one in details.drawn])
     charts = {cost_chart_name(cost): _cost_chart(details, cost, palette) for cost in details.comparison.costs}
-    charts["training"] = _training_chart(details, palette) if details.curves else None
     for name, bins in (("position", details.position), ("frequency", details.frequency)):
         charts[name] = None if bins is None else _bins_chart(bins, palette)
+    charts["training"] = _training_chart(details, palette) if details.curves else None
     charts["learning"] = _learning_chart(details.comparison, palette)
     return {name: chart for name, chart in charts.items() if chart is not None}
 
@@ -95,22 +95,23 @@ def _from_lowest(field: str, title: str, **scale: Any) -> Any:
 
 
 def _cost_chart(details: ComparisonDetails, cost: Cost, palette: Mapping[str, str]) -> Any:
-    """Draw loss against one cost: a point for each model, and the line of those that no other beats."""
+    """Draw loss against one cost: a point for each model, and the line of those that no other beats.
+
+    A model has the number of its place by quality, which stands at the points of that line.
+    """
     alt = altair()
     loss_name, frontier = details.comparison.loss_name, details.frontiers[cost.key]
-    rows = []
-    for one in details.models:
+    rows, shown = [], {}
+    for place, one in enumerate(details.ranked, start=1):
         price, loss = cost.of(one), one.loss
         if price is not None and price > 0 and loss is not None and loss < 1e9:
             low, high = one.interval or (loss, loss)
-            point = {"model": one.name, "cost": price, "loss": loss, "low": low, "high": high}
-            rows.append({**point, "frontier": one.name in frontier})
+            point = {"model": f"{place} {one.name}", "place": place, "frontier": one.name in frontier}
+            rows.append({**point, "cost": price, "loss": loss, "low": low, "high": high})
+            shown[f"{place} {one.name}"] = palette.get(one.name, OTHER)
     if not rows:
         return None
     title = f"{cost.name} ({cost.unit})" if cost.unit else cost.name
-    names = {str(row["model"]) for row in rows}
-    shown = {name: colour for name, colour in palette.items() if name in names}
-    shown |= dict.fromkeys(sorted(names - set(shown)), OTHER)
     cheap, step = ("right", "step-before") if cost.more_is_better else ("left", "step-after")
     x = alt.X(
         "cost:Q",
@@ -140,8 +141,8 @@ def _cost_chart(details: ComparisonDetails, cost: Cost, palette: Mapping[str, st
         ],
         shape=alt.condition("datum.frontier", alt.value("diamond"), alt.value("circle")),
     )
-    layers = [line, bars, points] if any(one.interval for one in details.models) else [line, points]
-    return alt.layer(*layers)
+    places = base.transform_filter("datum.frontier").mark_text(dx=9, dy=-9, fontSize=12, fontWeight=600)
+    return alt.layer(line, bars, points, places.encode(text="place:N"))
 
 
 def _training_chart(details: ComparisonDetails, palette: Mapping[str, str]) -> Any:

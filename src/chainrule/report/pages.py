@@ -95,11 +95,15 @@ def page(
     sections: Mapping[str, str | None],
     charts: Mapping[str, Any],
     *,
+    folds: Mapping[str, str] | None = None,
     surprisals: Mapping[str, Any] | None = None,
     refresh: int | None = None,
     **values: Any,
 ) -> str:
-    """Fill a template; `sections` are the titles of its sections by their ids, and None for those to leave out."""
+    """Fill a template; `sections` are the titles of its sections by their ids, and None for those to leave out.
+
+    A section in `folds` is closed at first, and shows what stands there for it beside its title.
+    """
     data = {"charts": {name: chart.to_dict() for name, chart in charts.items()}, "map": surprisals}
     tight = json.dumps(json.loads(to_json(data)), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":  # so that it can stand in a script element
@@ -108,7 +112,9 @@ def page(
     return (
         _environment()
         .get_template(template)
-        .render(title=title, sections=there, charts=charts, data=tight, refresh=refresh, **values)
+        .render(
+            title=title, sections=there, charts=charts, data=tight, refresh=refresh, folds=folds or {}, **values
+        )
     )
 
 
@@ -126,17 +132,26 @@ def comparison_page(details: ComparisonDetails, charts: Mapping[str, Any]) -> st
     comparison, best, drawn = details.comparison, details.comparison.best, details.drawn
     behind = sorted((one for one in details.models if one.behind is not None), key=lambda one: one.behind or ())
     palette = colours([one.name for one in drawn])
-    costs = {cost_chart_name(cost): cost for cost in comparison.costs}
+    costs = {name: cost for cost in comparison.costs if (name := cost_chart_name(cost)) in charts}
     bins = [one for one in (details.position, details.frequency) if one is not None]
     sections = {
-        "table": "Which model to use",
+        "answer": "Which model to use",
+        "table": "All models",
         "best": "Against the best" if behind and best else None,
-        "costs": "Quality against cost" if costs.keys() & charts.keys() else None,
-        "training": "Training" if "training" in charts else None,
-        "where": "Where models do well" if bins else None,
-        "learning": "More text" if "learning" in charts else None,
+        "where": "Where models differ" if bins else None,
         "samples": "What they write",
         "map": "The held-out text, word by word" if details.map else None,
+        "training": "Training" if "training" in charts else None,
+        "learning": "More text" if "learning" in charts else None,
+    }
+    folds = {
+        "table": "every figure and every cost",
+        "best": "differences, and whether the test text shows them",
+        "where": "by kind of word, position and frequency",
+        "samples": "samples, and how much they repeat",
+        "map": "the surprise of each word under two models",
+        "training": "the losses of networks by tokens seen",
+        "learning": "what more training text would bring",
     }
     found = details.map
     return page(
@@ -144,6 +159,7 @@ def comparison_page(details: ComparisonDetails, charts: Mapping[str, Any]) -> st
         details.title,
         sections,
         charts,
+        folds=folds,
         surprisals=None if found is None else {"words": found.words, "tenths": found.tenths, "spans": found.spans},
         details=details,
         comparison=comparison,
@@ -151,6 +167,7 @@ def comparison_page(details: ComparisonDetails, charts: Mapping[str, Any]) -> st
         behind=behind,
         palette=palette,
         costs=costs,
+        costs_of_table=comparison.costs,
         first_bins=bins[0] if bins else None,
         figures=list(dict.fromkeys(name for one in details.models for name in one.figures)),
         learning_colours=learning_colours(comparison, palette),

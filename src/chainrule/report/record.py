@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from chainrule import settings as settings_of
-from chainrule.comparison.advice import advise
+from chainrule.comparison.advice import NEAR, sentences
 from chainrule.comparison.results import RESULTS, Comparison, Result, read_comparison
 from chainrule.comparison.surprisals import (
     SURPRISALS,
@@ -110,11 +110,24 @@ class ComparisonDetails:
         """The models in the charts of lines and in the map, the best first."""
         return drawn_models(self.models)
 
+    @cached_property
+    def ranked(self) -> list[Result]:
+        """All models, the best first; those whose figures do not compare come last."""
+        comparable = self.comparison.comparable
+        return sorted(self.models, key=lambda one: (one not in comparable, one.rank))
+
+    @cached_property
+    def answer(self) -> list[str]:
+        """Which model to take, and which for less: a sentence each."""
+        found = sentences(self.comparison)
+        if not found:
+            return ["No model gives every token a probability, so none can be recommended."]
+        return found if len(found) > 1 else [*found, f"No cheaper model comes within {NEAR:.0%} of it."]
+
     @property
     def advice(self) -> str:
         """Which model to take for what."""
-        found = advise(self.comparison)
-        return found or "No model gives every token a probability, so none can be recommended."
+        return " ".join(self.answer)
 
     @cached_property
     def frontiers(self) -> dict[str, set[str]]:
