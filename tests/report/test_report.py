@@ -60,6 +60,12 @@ def test_everything_is_there(made: Path) -> None:
     assert record.position is not None
     assert record.frequency is not None
     assert record.frequency.by == "times the token stands in the training text"  # the ladder has a unigram model
+    assert record.kinds is not None
+    assert record.kinds.labels[0] == "frequent"
+    of_json = record.to_json()["kinds"]
+    for place, kind in enumerate(record.kinds.labels):
+        means = {name: values[place] for name, values in record.kinds.means.items()}
+        assert means[of_json["best"][kind]] == min(means.values())
     assert record.samples.prompts == ["", "A function is", "The order of"]
     for texts in record.samples.texts.values():
         for prompt, sample in zip(record.samples.prompts, texts, strict=True):

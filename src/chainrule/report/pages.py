@@ -20,7 +20,7 @@ from chainrule.folder import to_json
 from chainrule.report.charts import LOSSES, OTHER, altair, colours, cost_chart_name, learning_colours
 from chainrule.report.record import ComparisonDetails
 from chainrule.report.run import RunDetails
-from chainrule.report.surprise import LONGEST_SPAN
+from chainrule.report.surprise import KINDS, LONGEST_SPAN
 from chainrule.system.display import visible
 
 if TYPE_CHECKING:
@@ -169,6 +169,9 @@ def comparison_page(details: ComparisonDetails, charts: Mapping[str, Any]) -> st
         costs=costs,
         costs_of_table=comparison.costs,
         first_bins=bins[0] if bins else None,
+        kinds=_kinds(details),
+        best_at=_best_at(details),
+        meanings=KINDS,
         figures=list(dict.fromkeys(name for one in details.models for name in one.figures)),
         learning_colours=learning_colours(comparison, palette),
         numbers=_numbers(details, palette),
@@ -197,6 +200,32 @@ def _numbers(details: ComparisonDetails, palette: Mapping[str, str]) -> dict[str
     rows = [(name, *(shown(found_at.get(share), 4) for share in shares)) for name, found_at in bits.items()]
     title = "Bits per byte against the training text, by its share"
     found["learning"] = Numbers(title, ("model", *map(fraction, shares)), rows)
+    return found
+
+
+def _kinds(details: ComparisonDetails) -> list[tuple[Result, list[tuple[float, float]]]]:
+    """Return for each model its bits by kind of word, each with the share by which the best has fewer."""
+    kinds = details.kinds
+    if kinds is None:
+        return []
+    least = [min(column) for column in zip(*kinds.means.values(), strict=True)]
+    found = []
+    for one in details.ranked:
+        pairs = zip(kinds.means.get(one.name, []), least, strict=False)
+        found.append((one, [(bits, bits / low - 1 if low else 0.0) for bits, low in pairs]))
+    return [(one, pairs) for one, pairs in found if pairs]
+
+
+def _best_at(details: ComparisonDetails) -> list[dict[str, list[str]]]:
+    """Return the kinds of words by the model that is the best at them; if one is at all, also by the second."""
+    found: list[dict[str, list[str]]] = []
+    for place in range(min(2, len(details.kinds.means) if details.kinds else 0)):
+        kinds_of: dict[str, list[str]] = {}
+        for kind, names in details.best_at.items():
+            kinds_of.setdefault(names[place], []).append(kind)
+        found.append(kinds_of)
+        if len(kinds_of) > 1:
+            break
     return found
 
 

@@ -30,11 +30,13 @@ from chainrule.decode.strategies import TopP
 from chainrule.errors import ChainruleError, FolderError
 from chainrule.folder import MANIFEST, METRICS
 from chainrule.report.surprise import (
+    KINDS,
     Bins,
     Ints,
     Span,
     Words,
     best_spans,
+    by_kind,
     by_position,
     by_rank,
     by_training_count,
@@ -95,6 +97,7 @@ class ComparisonDetails:
     """The losses of each network in training and in validation, in bits per token."""
     position: Bins | None
     frequency: Bins | None
+    kinds: Bins | None
     samples: Samples
     map: SurprisalMap | None
     missing: list[str]
@@ -134,6 +137,17 @@ class ComparisonDetails:
         """For each cost, the names of the models that no other beats."""
         return {cost.key: self.comparison.frontier(cost.key) for cost in self.comparison.costs}
 
+    @cached_property
+    def best_at(self) -> dict[str, list[str]]:
+        """For each kind of word, its models, the best first."""
+        kinds = self.kinds
+        if kinds is None:
+            return {}
+        return {
+            kind: sorted(kinds.means, key=lambda name, i=i: kinds.means[name][i])  # type: ignore[misc]
+            for i, kind in enumerate(kinds.labels)
+        }
+
     def to_json(self) -> dict[str, Any]:
         """The figures as plain values."""
         found, best, costs = self.comparison, self.comparison.best, self.comparison.costs
@@ -165,6 +179,13 @@ class ComparisonDetails:
             "learning": [{key: getattr(point, key) for key in of_point} for point in found.curve],
             "position": None if self.position is None else asdict(self.position),
             "frequency": None if self.frequency is None else asdict(self.frequency),
+            "kinds": None
+            if self.kinds is None
+            else {
+                **asdict(self.kinds),
+                "what": {kind: KINDS[kind] for kind in self.kinds.labels},
+                "best": {kind: names[0] for kind, names in self.best_at.items()},
+            },
             "samples": asdict(self.samples),
             "map": None if self.map is None else asdict(self.map),
             "missing": self.missing,
@@ -204,6 +225,7 @@ def comparison_details(
         curves=_curves(folder, comparison.results),
         position=by_position(block, finite, lines=comparison.context == "line") if finite else None,
         frequency=None if words is None or not finite else _frequency(comparison, found, finite, words, block),
+        kinds=by_kind(words, finite) if words is not None and finite else None,
         samples=_samples(folder, comparison, drawn, words, prompts, progress),
         map=None if words is None or not found else _map(words, drawn, found),
         missing=missing,
