@@ -70,6 +70,10 @@ def test_everything_is_there(made: Path) -> None:
     for texts in record.samples.texts.values():
         for prompt, sample in zip(record.samples.prompts, texts, strict=True):
             assert sample.startswith(prompt)
+    assert {*record.samples.variety} == {*record.samples.texts, "held-out text"}
+    assert all(0 <= one.repeated_4grams <= 1 for one in record.samples.variety.values())
+    texts = [tuple(texts[1:]) for texts in record.samples.texts.values()]
+    assert len(set(texts)) > len(texts) / 2  # another seed for each model
     assert record.map is not None
     assert len(record.map.spans) == len(record.drawn) * (len(record.drawn) - 1)
     for pair in record.map.spans:

@@ -24,11 +24,10 @@ from chainrule.comparison.surprisals import (
     read_text,
     record_surprisals,
 )
-from chainrule.contract.kinds import find_kind, load
-from chainrule.decode.generate import generate_many
-from chainrule.decode.strategies import TopP
+from chainrule.contract.kinds import find_kind
 from chainrule.errors import ChainruleError, FolderError
-from chainrule.folder import MANIFEST, METRICS
+from chainrule.folder import METRICS
+from chainrule.report.samples import Samples, samples_of
 from chainrule.report.surprise import (
     KINDS,
     Bins,
@@ -55,25 +54,7 @@ MAP_BYTES = 32_000
 """The part of it that the map shows."""
 SPANS = 6
 """Spans that are listed for each pair of models."""
-TOP_P = 0.9
-MAX_TOKENS = 60
-MOST_MEGABYTES = 500.0
-"""The size of all models together up to which they are loaded for samples."""
-_PROMPT_WORDS = 3
-_PROMPTS = 2
-_SHORTEST_LINE = 6  # words; the beginnings of shorter lines are no prompts
 _AROUND = 40  # characters of the line that are shown before and after a span
-
-
-@dataclass(frozen=True)
-class Samples:
-    """The texts of each model, one for each prompt; the prompt comes first in each."""
-
-    how: str
-    prompts: list[str]
-    """The empty prompt, if any, stands for the samples that the comparison took."""
-    texts: dict[str, list[str]]
-    """By the name of the model."""
 
 
 @dataclass(frozen=True)
@@ -226,7 +207,7 @@ def comparison_details(
         position=by_position(block, finite, lines=comparison.context == "line") if finite else None,
         frequency=None if words is None or not finite else _frequency(comparison, found, finite, words, block),
         kinds=by_kind(words, finite) if words is not None and finite else None,
-        samples=_samples(folder, comparison, drawn, words, prompts, progress),
+        samples=samples_of(folder, comparison, drawn, words, prompts, progress),
         map=None if words is None or not found else _map(words, drawn, found),
         missing=missing,
     )
@@ -302,59 +283,6 @@ def _is_token_frequency(result: Result) -> bool:
     except ChainruleError:  # a kind of a plug-in that is not installed, or of an earlier version
         return False
     return bool(getattr(settings, "is_token_frequency", False))
-
-
-def _samples(
-    folder: Path,
-    comparison: Comparison,
-    drawn: Sequence[Result],
-    words: Words | None,
-    prompts: Sequence[str] | None,
-    progress: Progress,
-) -> Samples:
-    """Return the samples of the comparison, and the continuations of prompts if the models load quickly."""
-    if not comparison.is_of_text:
-        return Samples("examples of the test set", [""], {one.name: [one.sample] for one in drawn})
-    seed = int(comparison.identity.get("seed", 0))
-    if prompts is None:
-        is_small = sum(one.megabytes for one in drawn) <= MOST_MEGABYTES
-        prompts = prompts_from(words) if words is not None and is_small else []
-    folders = {one.name: folder / Path(one.folder).name for one in sorted(drawn, key=comparison.results.index)}
-    there = {name: where for name, where in folders.items() if (where / MANIFEST).is_file()}
-    sampled = continuations(there, prompts, seed, progress) if prompts else {}
-    texts = {one.name: [one.sample, *sampled.get(one.name, [""] * len(prompts))] for one in drawn}
-    how = f"top-p {TOP_P}, seed {seed}; after a prompt at most {MAX_TOKENS} tokens"
-    return Samples(how, ["", *prompts], texts)
-
-
-def prompts_from(words: Words) -> list[str]:
-    """Return the first words of some long lines of the held-out text, at equal distances in it."""
-    lines: dict[int, list[str]] = {}
-    for word, line in zip(words.words, words.line.tolist(), strict=True):
-        if not word.isspace():
-            lines.setdefault(line, []).append(word)
-    long = [line for line in lines.values() if len(line) >= _SHORTEST_LINE]
-    places = [len(long) * (2 * i + 1) // (2 * _PROMPTS) for i in range(_PROMPTS)]
-    found = ["".join(long[place][:_PROMPT_WORDS]) for place in places if place < len(long)]
-    return list(dict.fromkeys(found))
-
-
-def continuations(
-    folders: dict[str, Path], prompts: Sequence[str], seed: int, progress: Progress
-) -> dict[str, list[str]]:
-    """Sample a continuation of each prompt by each model; a model that cannot be loaded is noted and left out."""
-    found: dict[str, list[str]] = {}
-    with progress.task("samples", len(folders), "models") as task:
-        for name, folder in folders.items():
-            try:
-                lm = load(folder, verify=False, tasks=["language"])
-                sampled = generate_many(lm, prompts, TopP(TOP_P), max_tokens=MAX_TOKENS, seed=seed)
-            except ChainruleError as error:
-                progress.note(f"no samples of {name}: {error}")
-            else:
-                found[name] = [one.text for one in sampled]
-            task.advance(1)
-    return found
 
 
 def _map(words: Words, drawn: Sequence[Result], found: dict[str, Surprisals]) -> SurprisalMap:
