@@ -141,17 +141,22 @@ def test_paper_has_everything(browser: Any, address: str) -> None:
     assert len(drawn(opened)) == len(opened.page.query_selector_all("[data-chart]"))
 
 
+def violations(opened: Opened) -> list[str]:
+    """What axe-core has to say against a page."""
+    found = find_spec("axe_playwright_python")
+    assert found is not None and found.origin is not None, "axe-playwright-python is not installed"
+    opened.script((Path(found.origin).parent / "axe.min.js").read_text(encoding="utf-8"))
+    against = opened.script("axe.run({resultTypes: ['violations']}).then(found => found.violations)")
+    return [f"{one['id']}: {node['target']}" for one in against for node in one["nodes"]]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_axe_finds_nothing(browser: Any, address: str, width: int, scheme: str) -> None:
-    found = find_spec("axe_playwright_python")
-    assert found is not None and found.origin is not None, "axe-playwright-python is not installed"
     opened = Opened(browser, address, width, scheme)
-    opened.script((Path(found.origin).parent / "axe.min.js").read_text(encoding="utf-8"))
-    for change in (lambda one: None, unfold):
-        change(opened)
-        violations = opened.script("axe.run({resultTypes: ['violations']}).then(found => found.violations)")
-        assert [f"{one['id']}: {node['target']}" for one in violations for node in one["nodes"]] == []
+    assert violations(opened) == []
+    unfold(opened)
+    assert violations(opened) == []
 
 
 def test_a_table_that_is_cut_says_so(browser: Any, address: str) -> None:
@@ -263,6 +268,17 @@ def test_nothing_is_wider_than_a_phone(browser: Any, address: str) -> None:
     assert phone.script(f"{table}.scrollWidth <= {table}.clientWidth")  # it is read without scrolling
     assert phone.script("document.documentElement.scrollWidth") <= 390
     assert phone.wrong == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_of_a_pair_is_drawn(browser: Any, made: Path, tmp_path: Path, scheme: str) -> None:
+    shutil.copytree(made, tmp_path / "one")
+    opened = Opened(browser, cr.report.write_report(tmp_path / "one", made, pictures=False).as_uri(), 390, scheme)
+    assert len(opened.page.query_selector_all("[data-chart=pair] svg .mark-symbol path")) >= 4
+    assert opened.script("document.documentElement.scrollWidth") <= 390
+    unfold(opened)
+    assert violations(opened) == []
+    assert opened.wrong == []
 
 
 def test_the_page_of_a_run_is_drawn(browser: Any, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from chainrule.comparison.results import Comparison, Cost
 from chainrule.errors import MissingExtraError
 
 if TYPE_CHECKING:
+    from chainrule.report.pair import PairDetails
     from chainrule.report.record import ComparisonDetails
     from chainrule.report.surprise import Bins
 
@@ -217,6 +218,34 @@ def _learning_chart(comparison: Comparison, palette: Mapping[str, str]) -> Any:
             alt.Tooltip("bits:Q", title="bits per byte", format=".3f"),
         ],
     )
+
+
+def pair_charts(details: PairDetails) -> dict[str, Any]:
+    """Return the chart of two comparisons: a row for each model that both have, with its two losses."""
+    alt = altair()
+    rows = [
+        {"model": name, "of": of, "loss": one.rank}
+        for name, *both in details.models
+        for of, one in zip(details.names, both, strict=True)
+        if all(found is not None and found.has_finite_loss for found in both) and one is not None
+    ]
+    if not rows or not details.is_comparable:
+        return {}
+    loss = details.comparisons[0].loss_name
+    base = _chart(rows, f"{loss} of each model in both comparisons").encode(
+        x=alt.X("loss:Q", title=loss, scale=alt.Scale(zero=False, padding=12)),
+        y=alt.Y("model:N", title=None, sort=None, axis=alt.Axis(labelLimit=150, grid=True)),
+    )
+    points = base.mark_point(filled=True, size=70, opacity=1).encode(
+        color=colour_of(colours(details.names), "of", "comparison"),
+        tooltip=[
+            "model:N",
+            alt.Tooltip("of:N", title="comparison"),
+            alt.Tooltip("loss:Q", title=loss, format=".4f"),
+        ],
+    )
+    lines = base.mark_line(color=OTHER, strokeWidth=2).encode(detail="model:N")
+    return {"pair": alt.layer(lines, points).properties(height=alt.Step(26))}
 
 
 def run_charts(points: Sequence[Mapping[str, float]]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from chainrule.comparison.learning_curve import fraction
 from chainrule.comparison.results import Result
 from chainrule.folder import to_json
 from chainrule.report.charts import LOSSES, OTHER, altair, colours, cost_chart_name, learning_colours
+from chainrule.report.pair import PairDetails, difference, ratio
 from chainrule.report.record import ComparisonDetails
 from chainrule.report.run import RunDetails
 from chainrule.report.surprise import KINDS, LONGEST_SPAN
@@ -254,6 +255,22 @@ def _difference(behind: tuple[float, float, float]) -> list[str]:
         return [f"under {_LEAST_SHOWN}"]
     digits = 3 if min(map(abs, behind)) >= 0.001 else 4
     return [f"{value:.{digits}f}".replace("-", "−") for value in behind]
+
+
+def pair_page(details: PairDetails, charts: Mapping[str, Any]) -> str:
+    """Return the page of two comparisons side by side."""
+    sections = {"answer": "What the two say", "models": "Models", "conditions": "What they share"}
+    return page(
+        "pair.html",
+        details.title,
+        sections,
+        charts,
+        folds={"conditions": "texts, tokenizer, context, minutes"},
+        details=details,
+        palette=colours(details.names),
+        difference=difference,
+        ratio=ratio,
+    )
 
 
 def run_page(details: RunDetails, charts: Mapping[str, Any], refresh: int | None = None) -> str:

@@ -177,13 +177,7 @@ def comparison_details(
     folder: Path, *, test: Text | None = None, prompts: Sequence[str] | None = None, progress: Progress = SILENT
 ) -> ComparisonDetails:
     """Compute the figures of a comparison folder; with `test`, first the surprisals of every model on it."""
-    comparison = read_comparison(folder)
-    if comparison is None:
-        raise FolderError(f"{folder / RESULTS}: not the results of a comparison, or damaged")
-    if not comparison.results:
-        raise FolderError(
-            f"{folder}: no model of this comparison is finished yet; the command that began it goes on with it"
-        )
+    comparison = read_finished(folder)
     if test is not None:
         if not comparison.is_of_text:
             raise ChainruleError(f"{folder}: a comparison for {comparison.task} has no surprisals of a text")
@@ -211,6 +205,18 @@ def comparison_details(
         map=None if words is None or not found else _map(words, drawn, found),
         missing=missing,
     )
+
+
+def read_finished(folder: Path) -> Comparison:
+    """Read the comparison of a folder, with at least one model; otherwise the error says what is wrong."""
+    comparison = read_comparison(folder)
+    if comparison is None:
+        raise FolderError(f"{folder / RESULTS}: not the results of a comparison, or damaged")
+    if not comparison.results:
+        raise FolderError(
+            f"{folder}: no model of this comparison is finished yet; the command that began it goes on with it"
+        )
+    return comparison
 
 
 def drawn_models(results: Sequence[Result]) -> list[Result]:

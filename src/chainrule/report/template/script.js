@@ -39,8 +39,9 @@ const config = {
 function draw(isDue) {
   const places = Array.from(document.querySelectorAll("[data-chart]:not(.vega-embed)")).filter(isDue);
   return Promise.all(places.map((place) => {
-    const size = { width: place.clientWidth ? "container" : 600, height: window.innerWidth < 600 ? 200 : 300 };
-    const spec = { ...data.charts[place.dataset.chart], ...size, autosize: { type: "fit-x", contains: "padding" } };
+    const found = data.charts[place.dataset.chart], isLow = window.innerWidth < 600 && found.height > 200;
+    const size = { width: place.clientWidth ? "container" : 600, height: isLow ? 200 : found.height };
+    const spec = { ...found, ...size, autosize: { type: "fit-x", contains: "padding" } };
     place.classList.add("vega-embed");
     return vegaEmbed(place, spec, { actions: false, renderer: "svg", config, tooltip: { theme: "page" } });
   }));
