@@ -279,6 +279,8 @@ def run_page(details: RunDetails, charts: Mapping[str, Any], refresh: int | None
     sections = {
         "now": "Where it is" if details.is_going_on else "What came of it",
         "curves": "Curves" if charts else None,
+        "chosen": "What was chosen, and why" if details.chosen or details.decisions else None,
+        "samples": "What it wrote" if details.samples else None,
         "settings": "Settings" if details.settings else None,
     }
     return page(
@@ -286,6 +288,11 @@ def run_page(details: RunDetails, charts: Mapping[str, Any], refresh: int | None
         details.title,
         sections,
         charts,
+        folds={
+            "chosen": "the settings that were left open, and decisions before the first step",
+            "samples": "a sample after each of some validations",
+            "settings": "all of them",
+        },
         refresh=refresh,
         details=details,
         summary=summary,
