@@ -139,6 +139,11 @@ def test_paper_has_everything(browser: Any, address: str) -> None:
     assert all(opened.script("window.seen"))
     assert opened.script("document.querySelectorAll('.fold[open]').length") == 0
     assert len(drawn(opened)) == len(opened.page.query_selector_all("[data-chart]"))
+    unfold(opened)
+    opened.page.set_viewport_size({"width": 720, "height": 1000})  # about the width of a sheet between its margins
+    opened.page.emulate_media(media="print")
+    tables = "Array.from(document.querySelectorAll('table'), one => one.getBoundingClientRect().right)"
+    assert max(opened.script(tables)) <= 720
 
 
 def violations(opened: Opened) -> list[str]:
