@@ -182,6 +182,15 @@ def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["report", str(run), "--watch", "--prompt", "The"])
     assert ended.value.code == 2
+    for arguments in (["report", "a", "b", "--prompt", "The"], ["report", "a", "b", "--watch"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(run), str(run)])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1  # one line for a folder that is no comparison
     with pytest.raises(SystemExit) as ended:
         main(["report", str(tmp_path)])
     assert ended.value.code == 2
