@@ -60,10 +60,20 @@ def test_everything_is_there(made: Path) -> None:
     assert record.position is not None
     assert record.frequency is not None
     assert record.frequency.by == "times the token stands in the training text"  # the ladder has a unigram model
+    assert record.kinds is not None
+    assert record.kinds.labels[0] == "frequent"
+    of_json = record.to_json()["kinds"]
+    for place, kind in enumerate(record.kinds.labels):
+        means = {name: values[place] for name, values in record.kinds.means.items()}
+        assert means[of_json["best"][kind]] == min(means.values())
     assert record.samples.prompts == ["", "A function is", "The order of"]
     for texts in record.samples.texts.values():
         for prompt, sample in zip(record.samples.prompts, texts, strict=True):
             assert sample.startswith(prompt)
+    assert {*record.samples.variety} == {*record.samples.texts, "held-out text"}
+    assert all(0 <= one.repeated_4grams <= 1 for one in record.samples.variety.values())
+    texts = [tuple(texts[1:]) for texts in record.samples.texts.values()]
+    assert len(set(texts)) > len(texts) / 2  # another seed for each model
     assert record.map is not None
     assert len(record.map.spans) == len(record.drawn) * (len(record.drawn) - 1)
     for pair in record.map.spans:
@@ -91,7 +101,7 @@ def test_later_fields_of_a_comparison_are_shown(ladder: Path) -> None:
     assert [(one["part"], one["bits"]) for one in drawn] == [("1/2", 3.5), ("all", 3.0)]
     assert '<th scope="col">1/4</th><th scope="col">1/2</th><th scope="col">all</th>' in report.html
     assert "<td>∞</td><td>3.500</td><td>3.000</td>" in report.html
-    assert "1.250 to 2.500" in report.html
+    assert '<span class="range">±&nbsp;0.62</span>' in report.html
     assert isinstance(report.record, ComparisonDetails)
     assert report.record.models[0].interval == (1.25, 2.5)
 
@@ -250,6 +260,58 @@ def test_bad_folders(ladder: Path, tmp_path: Path) -> None:
     (ladder / "compare.json").write_text("{")
     with pytest.raises(FolderError, match="not the results of a comparison"):
         cr.report.write_report(ladder)
+
+
+def test_two_comparisons_side_by_side(made: Path, ladder: Path) -> None:
+    values = json.loads((ladder / "compare.json").read_text())
+    tests = [one["test"] for one in values["results"]]
+    ranked = [math.isfinite(test["bits_per_byte"]) and test["normalised"] for test in tests]
+    finite = [one for one, is_ranked in zip(values["results"], ranked, strict=True) if is_ranked]
+    first, second, *_ = finite
+    first["test"]["bits_per_byte"] -= 0.25
+    first["training_seconds"] *= 2
+    second["name"] = "another"
+    edit(ladder, results=values["results"], identity=values["identity"] | {"minutes": 7.0})
+    report = cr.report.make_report(made, ladder)
+    assert report.place == made / "against-ladder.html"
+    assert "pair" in report.charts
+    found = report.record.to_json()
+    assert found["is_comparable"]
+    rows = {row["name"]: row for row in found["models"]}
+    assert rows[first["name"]]["difference"] == pytest.approx(-0.25)
+    assert rows[first["name"]]["ratios"]["training_seconds"] == pytest.approx(2)
+    assert rows["another"]["loss"][0] is rows["another"]["difference"] is None
+    assert [one["what"] for one in found["conditions"] if not one["is_same"]] == ["minutes"]
+    assert f"Of {len(finite) - 1} models in both: 1 better in " in found["answer"]
+
+
+def test_two_comparisons_of_other_texts_do_not_compare(made: Path, ladder: Path) -> None:
+    (ladder / "test.txt").write_text("another text\n")
+    report = cr.report.make_report(made, ladder)
+    record = report.record.to_json()
+    assert not record["is_comparable"]
+    assert {row["difference"] for row in record["models"]} == {None}
+    assert "The test texts differ. So the losses" in report.html
+    assert report.charts == {}
+    assert ">difference<" not in report.html
+    (ladder / "test.txt").unlink()  # the fingerprints of the tokens are still the same
+    assert cr.report.make_report(made, ladder).record.to_json()["is_comparable"]
+    edit(ladder, identity={})
+    assert "The test texts may differ" in cr.report.make_report(made, ladder).html
+
+
+def test_bad_pairs(made: Path, ladder: Path, tmp_path: Path) -> None:
+    with pytest.raises(FolderError, match=r"nothing: no such folder"):
+        cr.report.make_report(made, tmp_path / "nothing")
+    with pytest.raises(FolderError, match=r"not a comparison, since it has no compare.json"):
+        cr.report.make_report(made / "elman", made)
+    edit(ladder, task="translation")
+    with pytest.raises(FolderError, match=r"compares models for language, and .* for translation"):
+        cr.report.make_report(made, ladder)
+    for damaged in ("{", "[]", '{"format": "chainrule-comparison", "results": 3}'):
+        (ladder / "compare.json").write_text(damaged)
+        with pytest.raises(FolderError, match="not the results of a comparison, or damaged"):
+            cr.report.make_report(made, ladder)
 
 
 def test_surprisals_of_another_text_are_refused(ladder: Path) -> None:

@@ -27,8 +27,12 @@ pytest.importorskip("altair")
 def run_folder(folder: Path, steps: int = 30) -> Path:
     """A run folder as training writes it: losses in nats."""
     folder.mkdir()
-    (folder / "run.json").write_text(json.dumps({"kind": "lstm", "settings": {"hidden": 64, "note": "<b>"}}))
+    given = {"hidden": 64, "batch": None, "layers": None, "note": "<b>"}
+    (folder / "run.json").write_text(json.dumps({"kind": "lstm", "settings": given}))
     with (folder / "metrics.jsonl").open("w") as file:
+        decided = {"compiled": False, "measured": {"validation_tokens_per_second": 20285}}
+        complete = given | {"batch": 256, "layers": 2}
+        file.write(json.dumps({"what": "decisions", "step": 0, **decided, "settings": complete}) + "\n")
         for step in range(1, steps + 1):
             loss = 6 / (1 + step / 10)
             figures = {"step": step, "tokens": 100 * step, "seconds": step / 2, "loss": loss, "grad_norm": 1.0}
@@ -36,6 +40,7 @@ def run_folder(folder: Path, steps: int = 30) -> Path:
             file.write(json.dumps({"what": "steps", **figures, **speeds}) + "\n")
             if step % 10 == 0:
                 file.write(json.dumps({"what": "validation", "step": step, "validation_loss": loss + 0.2}) + "\n")
+                file.write(json.dumps({"what": "sample", "step": step, "text": f"<i> {step}"}) + "\n")
         file.write('{"what": "steps", "st')  # cut short
     return folder
 
@@ -47,6 +52,24 @@ def test_losses_are_in_bits_and_every_validation_is_there(tmp_path: Path) -> Non
     assert record.summary["best_validation_loss"] == pytest.approx((6 / 4 + 0.2) / math.log(2))
     assert record.summary["step"] == 30
     assert not record.is_going_on
+
+
+def test_what_was_chosen_and_why(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "model.run")
+    record = run_details(run)
+    assert {name: one["value"] for name, one in record.chosen.items()} == {"batch": 256, "layers": 2}
+    assert record.decisions == {"compiled": False, "validation_tokens_per_second": 20285}
+    assert record.samples == [{"step": step, "text": f"<i> {step}"} for step in (10, 20, 30)]
+    assert record.settings["layers"] == 2
+    # "note" is not a setting of this version: the values are shown without their reasons
+    assert record.chosen["layers"]["reason"] == ""
+    values = json.loads((run / "run.json").read_text())
+    del values["settings"]["note"]
+    (run / "run.json").write_text(json.dumps(values))
+    html = cr.report.make_report(run).html
+    assert "the largest network that reads 3 tokens for each parameter" in html
+    assert "about the square root of the tokens" in html
+    assert "&lt;i&gt; 20" in html
 
 
 def test_of_a_long_run_some_points_are_kept(tmp_path: Path) -> None:
@@ -159,6 +182,15 @@ def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["report", str(run), "--watch", "--prompt", "The"])
     assert ended.value.code == 2
+    for arguments in (["report", "a", "b", "--prompt", "The"], ["report", "a", "b", "--watch"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(run), str(run)])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1  # one line for a folder that is no comparison
     with pytest.raises(SystemExit) as ended:
         main(["report", str(tmp_path)])
     assert ended.value.code == 2

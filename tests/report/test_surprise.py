@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainrule.comparison.surprisals import Surprisals
+from chainrule.report.samples import variety_of
 from chainrule.report.surprise import (
+    KINDS,
     LONGEST_SPAN,
     best_spans,
+    by_kind,
     by_position,
     by_rank,
     by_training_count,
@@ -90,6 +93,43 @@ def test_loss_by_rank() -> None:
     bins = by_rank(words, {"m": model})
     assert (bins.labels, bins.amounts) == (["1-10"], [3])
     assert bins.means["m"] == pytest.approx([4])
+
+
+def test_loss_by_kind_of_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two documents; the surprisal of each word is its number, so a mean is the mean of the numbers."""
+    monkeypatch.setattr("chainrule.report.surprise._FEWEST_WORDS", 1)
+    monkeypatch.setattr("chainrule.report.surprise.FREQUENT", 2)
+    monkeypatch.setattr("chainrule.report.surprise.BEGINNING", 4)
+    text = "The king saw Rome. But\nthe king and I'll go to Rome in 44\n\nThe Rome road\n"
+    #        0   1    2   3     4  5 6   7    8   9    10 11 12   13 14 15 16 17  18   19  20
+    words = words_of(text)
+    model = Surprisals(np.arange(21, dtype=np.float32) * np.float32(LN2), words.edges[1:])
+    bins = by_kind(words, {"m": model})
+    found = dict(zip(bins.labels, zip(bins.amounts, bins.means["m"], strict=True), strict=True))
+    places = {
+        "frequent": [0, 3, 6, 12, 17, 18],  # "the" and "Rome", three times each; "king" is there twice
+        "rare": [2, 4, 8, 9, 10, 11, 13, 14, 19],
+        "numbers": [14],
+        "names": [3, 12, 18],  # "But" begins a sentence, and "I'll" is no name
+        "line starts": [0, 6, 17],
+        "repeated": [7],
+        "document starts": [0, 1, 2, 3, 17, 18, 19],
+        "later": [4, 6, 7, 8, 9, 10, 11, 12, 13, 14],
+    }
+    assert list(places) == list(KINDS)
+    assert found == {kind: (len(at), pytest.approx(sum(at) / len(at))) for kind, at in places.items()}
+
+
+def test_the_variety_of_samples() -> None:
+    """A loop of two words repeats all but its first two 4-grams; text without repetition has all bigrams once."""
+    loop = variety_of(["to be " * 10])
+    assert (loop.words, loop.repeated_4grams, loop.distinct_2) == (
+        20,
+        pytest.approx(15 / 17),
+        pytest.approx(2 / 19),
+    )
+    plain = variety_of(["one two three", "four five", ""])
+    assert (plain.words, plain.repeated_4grams, plain.distinct_2) == (5, 0, 1)
 
 
 def spans_slowly(gains: list[int], line: list[int], count: int) -> list[tuple[int, int]]:

@@ -49,15 +49,17 @@ def records(run: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.usefixtures("without_a_clock")
 def test_a_run_leaves_its_measurements(tmp_path: Path) -> None:
+    chosen = settings(validate_every=4, sample_every=2)
     trained = train(
         seeded(Bigram),
-        settings(validate_every=4, sample_every=2),
+        chosen,
         data(run=tmp_path),
         sample=lambda: "some text",
     )
     found = records(tmp_path)
     by_kind = {what: [record for record in found if record["what"] == what] for what in (r["what"] for r in found)}
-    assert by_kind["decisions"] == [{"what": "decisions", "step": 0, **asdict(trained.state.decisions)}]
+    decided = {"step": 0, **asdict(trained.state.decisions), "settings": asdict(chosen)}
+    assert by_kind["decisions"] == [{"what": "decisions", **decided}]
     assert [{**record, "what": None} for record in by_kind["validation"]] == [
         {**record, "what": None} for record in trained.state.history
     ]

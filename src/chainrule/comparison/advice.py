@@ -27,10 +27,15 @@ def pick(comparison: Comparison) -> Result | None:
 
 def advise(comparison: Comparison) -> str | None:
     """Return which model to take, and which to take for less; None if no model has a finite loss."""
+    return " ".join(sentences(comparison)) or None
+
+
+def sentences(comparison: Comparison) -> list[str]:
+    """Return the advice: the model to take, those that are nearly as good for less, and what more time would give."""
     best, picked = comparison.best, pick(comparison)
     if best is None or picked is None:
-        return None
-    return " ".join([_why(comparison, picked, best), *_cheaper(comparison, picked), *_overtaking(comparison)])
+        return []
+    return [_why(comparison, picked, best), *_cheaper(comparison, picked), *_overtaking(comparison)]
 
 
 def _why(comparison: Comparison, picked: Result, best: Result) -> str:

@@ -184,6 +184,30 @@ def in_words(settings: Any, chosen: Any) -> str:
     return " ".join(f"{name}={shown[name]}" for name, value in values.items() if value)
 
 
+def reason(settings: Any, name: str) -> str:
+    """Return why a setting that is left open gets its value.
+
+    >>> from chainrule.networks.settings import LstmSettings
+    >>> reason(LstmSettings(), "batch")
+    'about the square root of the tokens that are read; more if that is far faster'
+    """
+    if any(name in sizes for sizes in settings.sizes()):
+        return f"the largest network that reads {TOKENS_PER_PARAMETER:g} tokens for each parameter of hidden layers"
+    if name.endswith("dropout"):
+        return "none for a few passes over the text, more with each doubling of them"
+    return _REASONS.get(name, "what was best in measurements (docs/defaults.md)")
+
+
+_REASONS = {
+    "minutes": "neither minutes nor steps nor epochs were given",
+    "epochs": f"no text is read more than {MOST_EPOCHS} times",
+    "batch": "about the square root of the tokens that are read; more if that is far faster",
+    "learning_rate": "what was best in measurements for the optimiser and the width",
+    "heads": "follows from the width",
+    "tied": "one table of vectors for inputs and outputs if the vocabulary is large",
+}
+
+
 @dataclass
 class _Search:
     """The search for a size, for a run that has `seconds` left."""

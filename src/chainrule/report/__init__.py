@@ -3,7 +3,9 @@
 In reading order:
 
     surprise.py   a text word by word under several models: by place, by frequency, where one beats another
+    samples.py    what models write, and how much they repeat
     record.py     every figure of a comparison's report, as plain values
+    pair.py       every figure of two comparisons side by side
     run.py        every figure of one training's report
     charts.py     the charts of both, by Altair
     pages.py      the pages of both

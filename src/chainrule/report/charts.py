@@ -15,6 +15,7 @@ from chainrule.comparison.results import Comparison, Cost
 from chainrule.errors import MissingExtraError
 
 if TYPE_CHECKING:
+    from chainrule.report.pair import PairDetails
     from chainrule.report.record import ComparisonDetails
     from chainrule.report.surprise import Bins
 
@@ -68,9 +69,9 @@ def comparison_charts(details: ComparisonDetails) -> dict[str, Any]:
     """Return the charts of a comparison by their names, which are those of their files."""
     palette = colours([one.name for one in details.drawn])
     charts = {cost_chart_name(cost): _cost_chart(details, cost, palette) for cost in details.comparison.costs}
-    charts["training"] = _training_chart(details, palette) if details.curves else None
     for name, bins in (("position", details.position), ("frequency", details.frequency)):
         charts[name] = None if bins is None else _bins_chart(bins, palette)
+    charts["training"] = _training_chart(details, palette) if details.curves else None
     charts["learning"] = _learning_chart(details.comparison, palette)
     return {name: chart for name, chart in charts.items() if chart is not None}
 
@@ -95,22 +96,23 @@ def _from_lowest(field: str, title: str, **scale: Any) -> Any:
 
 
 def _cost_chart(details: ComparisonDetails, cost: Cost, palette: Mapping[str, str]) -> Any:
-    """Draw loss against one cost: a point for each model, and the line of those that no other beats."""
+    """Draw loss against one cost: a point for each model, and the line of those that no other beats.
+
+    A model has the number of its place by quality, which stands at the points of that line.
+    """
     alt = altair()
     loss_name, frontier = details.comparison.loss_name, details.frontiers[cost.key]
-    rows = []
-    for one in details.models:
+    rows, shown = [], {}
+    for place, one in enumerate(details.ranked, start=1):
         price, loss = cost.of(one), one.loss
         if price is not None and price > 0 and loss is not None and loss < 1e9:
             low, high = one.interval or (loss, loss)
-            point = {"model": one.name, "cost": price, "loss": loss, "low": low, "high": high}
-            rows.append({**point, "frontier": one.name in frontier})
+            point = {"model": f"{place} {one.name}", "place": place, "frontier": one.name in frontier}
+            rows.append({**point, "cost": price, "loss": loss, "low": low, "high": high})
+            shown[f"{place} {one.name}"] = palette.get(one.name, OTHER)
     if not rows:
         return None
     title = f"{cost.name} ({cost.unit})" if cost.unit else cost.name
-    names = {str(row["model"]) for row in rows}
-    shown = {name: colour for name, colour in palette.items() if name in names}
-    shown |= dict.fromkeys(sorted(names - set(shown)), OTHER)
     cheap, step = ("right", "step-before") if cost.more_is_better else ("left", "step-after")
     x = alt.X(
         "cost:Q",
@@ -140,8 +142,8 @@ def _cost_chart(details: ComparisonDetails, cost: Cost, palette: Mapping[str, st
         ],
         shape=alt.condition("datum.frontier", alt.value("diamond"), alt.value("circle")),
     )
-    layers = [line, bars, points] if any(one.interval for one in details.models) else [line, points]
-    return alt.layer(*layers)
+    places = base.transform_filter("datum.frontier").mark_text(dx=9, dy=-9, fontSize=12, fontWeight=600)
+    return alt.layer(line, bars, points, places.encode(text="place:N"))
 
 
 def _training_chart(details: ComparisonDetails, palette: Mapping[str, str]) -> Any:
@@ -216,6 +218,34 @@ def _learning_chart(comparison: Comparison, palette: Mapping[str, str]) -> Any:
             alt.Tooltip("bits:Q", title="bits per byte", format=".3f"),
         ],
     )
+
+
+def pair_charts(details: PairDetails) -> dict[str, Any]:
+    """Return the chart of two comparisons: a row for each model that both have, with its two losses."""
+    alt = altair()
+    rows = [
+        {"model": name, "of": of, "loss": one.rank}
+        for name, *both in details.models
+        for of, one in zip(details.names, both, strict=True)
+        if all(found is not None and found.has_finite_loss for found in both) and one is not None
+    ]
+    if not rows or not details.is_comparable:
+        return {}
+    loss = details.comparisons[0].loss_name
+    base = _chart(rows, f"{loss} of each model in both comparisons").encode(
+        x=alt.X("loss:Q", title=loss, scale=alt.Scale(zero=False, padding=12)),
+        y=alt.Y("model:N", title=None, sort=None, axis=alt.Axis(labelLimit=150, grid=True)),
+    )
+    points = base.mark_point(filled=True, size=70, opacity=1).encode(
+        color=colour_of(colours(details.names), "of", "comparison"),
+        tooltip=[
+            "model:N",
+            alt.Tooltip("of:N", title="comparison"),
+            alt.Tooltip("loss:Q", title=loss, format=".4f"),
+        ],
+    )
+    lines = base.mark_line(color=OTHER, strokeWidth=2).encode(detail="model:N")
+    return {"pair": alt.layer(lines, points).properties(height=alt.Step(26))}
 
 
 def run_charts(points: Sequence[Mapping[str, float]]) -> dict[str, Any]:

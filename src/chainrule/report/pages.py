@@ -18,9 +18,10 @@ from chainrule.comparison.learning_curve import fraction
 from chainrule.comparison.results import Result
 from chainrule.folder import to_json
 from chainrule.report.charts import LOSSES, OTHER, altair, colours, cost_chart_name, learning_colours
+from chainrule.report.pair import PairDetails, difference, ratio
 from chainrule.report.record import ComparisonDetails
 from chainrule.report.run import RunDetails
-from chainrule.report.surprise import LONGEST_SPAN
+from chainrule.report.surprise import KINDS, LONGEST_SPAN
 from chainrule.system.display import visible
 
 if TYPE_CHECKING:
@@ -95,11 +96,15 @@ def page(
     sections: Mapping[str, str | None],
     charts: Mapping[str, Any],
     *,
+    folds: Mapping[str, str] | None = None,
     surprisals: Mapping[str, Any] | None = None,
     refresh: int | None = None,
     **values: Any,
 ) -> str:
-    """Fill a template; `sections` are the titles of its sections by their ids, and None for those to leave out."""
+    """Fill a template; `sections` are the titles of its sections by their ids, and None for those to leave out.
+
+    A section in `folds` is closed at first, and shows what stands there for it beside its title.
+    """
     data = {"charts": {name: chart.to_dict() for name, chart in charts.items()}, "map": surprisals}
     tight = json.dumps(json.loads(to_json(data)), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":  # so that it can stand in a script element
@@ -108,7 +113,9 @@ def page(
     return (
         _environment()
         .get_template(template)
-        .render(title=title, sections=there, charts=charts, data=tight, refresh=refresh, **values)
+        .render(
+            title=title, sections=there, charts=charts, data=tight, refresh=refresh, folds=folds or {}, **values
+        )
     )
 
 
@@ -126,17 +133,26 @@ def comparison_page(details: ComparisonDetails, charts: Mapping[str, Any]) -> st
     comparison, best, drawn = details.comparison, details.comparison.best, details.drawn
     behind = sorted((one for one in details.models if one.behind is not None), key=lambda one: one.behind or ())
     palette = colours([one.name for one in drawn])
-    costs = {cost_chart_name(cost): cost for cost in comparison.costs}
+    costs = {name: cost for cost in comparison.costs if (name := cost_chart_name(cost)) in charts}
     bins = [one for one in (details.position, details.frequency) if one is not None]
     sections = {
-        "table": "Which model to use",
+        "answer": "Which model to use",
+        "table": "All models",
         "best": "Against the best" if behind and best else None,
-        "costs": "Quality against cost" if costs.keys() & charts.keys() else None,
-        "training": "Training" if "training" in charts else None,
-        "where": "Where models do well" if bins else None,
-        "learning": "More text" if "learning" in charts else None,
+        "where": "Where models differ" if bins else None,
         "samples": "What they write",
         "map": "The held-out text, word by word" if details.map else None,
+        "training": "Training" if "training" in charts else None,
+        "learning": "More text" if "learning" in charts else None,
+    }
+    folds = {
+        "table": "every figure and every cost",
+        "best": "differences, and whether the test text shows them",
+        "where": "by kind of word, position and frequency",
+        "samples": "samples, and how much they repeat",
+        "map": "the surprise of each word under two models",
+        "training": "the losses of networks by tokens seen",
+        "learning": "what more training text would bring",
     }
     found = details.map
     return page(
@@ -144,6 +160,7 @@ def comparison_page(details: ComparisonDetails, charts: Mapping[str, Any]) -> st
         details.title,
         sections,
         charts,
+        folds=folds,
         surprisals=None if found is None else {"words": found.words, "tenths": found.tenths, "spans": found.spans},
         details=details,
         comparison=comparison,
@@ -151,7 +168,11 @@ def comparison_page(details: ComparisonDetails, charts: Mapping[str, Any]) -> st
         behind=behind,
         palette=palette,
         costs=costs,
+        costs_of_table=comparison.costs,
         first_bins=bins[0] if bins else None,
+        kinds=_kinds(details),
+        best_at=_best_at(details),
+        meanings=KINDS,
         figures=list(dict.fromkeys(name for one in details.models for name in one.figures)),
         learning_colours=learning_colours(comparison, palette),
         numbers=_numbers(details, palette),
@@ -183,6 +204,32 @@ def _numbers(details: ComparisonDetails, palette: Mapping[str, str]) -> dict[str
     return found
 
 
+def _kinds(details: ComparisonDetails) -> list[tuple[Result, list[tuple[float, float]]]]:
+    """Return for each model its bits by kind of word, each with the share by which the best has fewer."""
+    kinds = details.kinds
+    if kinds is None:
+        return []
+    least = [min(column) for column in zip(*kinds.means.values(), strict=True)]
+    found = []
+    for one in details.ranked:
+        pairs = zip(kinds.means.get(one.name, []), least, strict=False)
+        found.append((one, [(bits, bits / low - 1 if low else 0.0) for bits, low in pairs]))
+    return [(one, pairs) for one, pairs in found if pairs]
+
+
+def _best_at(details: ComparisonDetails) -> list[dict[str, list[str]]]:
+    """Return the kinds of words by the model that is the best at them; if one is at all, also by the second."""
+    found: list[dict[str, list[str]]] = []
+    for place in range(min(2, len(details.kinds.means) if details.kinds else 0)):
+        kinds_of: dict[str, list[str]] = {}
+        for kind, names in details.best_at.items():
+            kinds_of.setdefault(names[place], []).append(kind)
+        found.append(kinds_of)
+        if len(kinds_of) > 1:
+            break
+    return found
+
+
 def _losses(point: Mapping[str, float]) -> tuple[str, str]:
     return shown(point.get("loss"), 4), shown(point.get("validation_loss"), 4)
 
@@ -210,12 +257,30 @@ def _difference(behind: tuple[float, float, float]) -> list[str]:
     return [f"{value:.{digits}f}".replace("-", "−") for value in behind]
 
 
+def pair_page(details: PairDetails, charts: Mapping[str, Any]) -> str:
+    """Return the page of two comparisons side by side."""
+    sections = {"answer": "What the two say", "models": "Models", "conditions": "What they share"}
+    return page(
+        "pair.html",
+        details.title,
+        sections,
+        charts,
+        folds={"conditions": "texts, tokenizer, context, minutes"},
+        details=details,
+        palette=colours(details.names),
+        difference=difference,
+        ratio=ratio,
+    )
+
+
 def run_page(details: RunDetails, charts: Mapping[str, Any], refresh: int | None = None) -> str:
     """Return the page of one training; with `refresh`, a browser reads it again after so many seconds."""
     summary = {title: shown(details.summary[key], 4) for key, title in _SUMMARY.items() if key in details.summary}
     sections = {
         "now": "Where it is" if details.is_going_on else "What came of it",
         "curves": "Curves" if charts else None,
+        "chosen": "What was chosen, and why" if details.chosen or details.decisions else None,
+        "samples": "What it wrote" if details.samples else None,
         "settings": "Settings" if details.settings else None,
     }
     return page(
@@ -223,6 +288,11 @@ def run_page(details: RunDetails, charts: Mapping[str, Any], refresh: int | None
         details.title,
         sections,
         charts,
+        folds={
+            "chosen": "the settings that were left open, and decisions before the first step",
+            "samples": "a sample after each of some validations",
+            "settings": "all of them",
+        },
         refresh=refresh,
         details=details,
         summary=summary,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from chainrule import settings as settings_of
-from chainrule.comparison.advice import advise
+from chainrule.comparison.advice import NEAR, sentences
 from chainrule.comparison.results import RESULTS, Comparison, Result, read_comparison
 from chainrule.comparison.surprisals import (
     SURPRISALS,
@@ -24,17 +24,18 @@ from chainrule.comparison.surprisals import (
     read_text,
     record_surprisals,
 )
-from chainrule.contract.kinds import find_kind, load
-from chainrule.decode.generate import generate_many
-from chainrule.decode.strategies import TopP
+from chainrule.contract.kinds import find_kind
 from chainrule.errors import ChainruleError, FolderError
-from chainrule.folder import MANIFEST, METRICS
+from chainrule.folder import METRICS
+from chainrule.report.samples import Samples, samples_of
 from chainrule.report.surprise import (
+    KINDS,
     Bins,
     Ints,
     Span,
     Words,
     best_spans,
+    by_kind,
     by_position,
     by_rank,
     by_training_count,
@@ -53,25 +54,7 @@ MAP_BYTES = 32_000
 """The part of it that the map shows."""
 SPANS = 6
 """Spans that are listed for each pair of models."""
-TOP_P = 0.9
-MAX_TOKENS = 60
-MOST_MEGABYTES = 500.0
-"""The size of all models together up to which they are loaded for samples."""
-_PROMPT_WORDS = 3
-_PROMPTS = 2
-_SHORTEST_LINE = 6  # words; the beginnings of shorter lines are no prompts
 _AROUND = 40  # characters of the line that are shown before and after a span
-
-
-@dataclass(frozen=True)
-class Samples:
-    """The texts of each model, one for each prompt; the prompt comes first in each."""
-
-    how: str
-    prompts: list[str]
-    """The empty prompt, if any, stands for the samples that the comparison took."""
-    texts: dict[str, list[str]]
-    """By the name of the model."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +78,7 @@ class ComparisonDetails:
     """The losses of each network in training and in validation, in bits per token."""
     position: Bins | None
     frequency: Bins | None
+    kinds: Bins | None
     samples: Samples
     map: SurprisalMap | None
     missing: list[str]
@@ -110,16 +94,40 @@ class ComparisonDetails:
         """The models in the charts of lines and in the map, the best first."""
         return drawn_models(self.models)
 
+    @cached_property
+    def ranked(self) -> list[Result]:
+        """All models, the best first; those whose figures do not compare come last."""
+        comparable = self.comparison.comparable
+        return sorted(self.models, key=lambda one: (one not in comparable, one.rank))
+
+    @cached_property
+    def answer(self) -> list[str]:
+        """Which model to take, and which for less: a sentence each."""
+        found = sentences(self.comparison)
+        if not found:
+            return ["No model gives every token a probability, so none can be recommended."]
+        return found if len(found) > 1 else [*found, f"No cheaper model comes within {NEAR:.0%} of it."]
+
     @property
     def advice(self) -> str:
         """Which model to take for what."""
-        found = advise(self.comparison)
-        return found or "No model gives every token a probability, so none can be recommended."
+        return " ".join(self.answer)
 
     @cached_property
     def frontiers(self) -> dict[str, set[str]]:
         """For each cost, the names of the models that no other beats."""
         return {cost.key: self.comparison.frontier(cost.key) for cost in self.comparison.costs}
+
+    @cached_property
+    def best_at(self) -> dict[str, list[str]]:
+        """For each kind of word, its models, the best first."""
+        kinds = self.kinds
+        if kinds is None:
+            return {}
+        return {
+            kind: sorted(kinds.means, key=lambda name, i=i: kinds.means[name][i])  # type: ignore[misc]
+            for i, kind in enumerate(kinds.labels)
+        }
 
     def to_json(self) -> dict[str, Any]:
         """The figures as plain values."""
@@ -152,6 +160,13 @@ class ComparisonDetails:
             "learning": [{key: getattr(point, key) for key in of_point} for point in found.curve],
             "position": None if self.position is None else asdict(self.position),
             "frequency": None if self.frequency is None else asdict(self.frequency),
+            "kinds": None
+            if self.kinds is None
+            else {
+                **asdict(self.kinds),
+                "what": {kind: KINDS[kind] for kind in self.kinds.labels},
+                "best": {kind: names[0] for kind, names in self.best_at.items()},
+            },
             "samples": asdict(self.samples),
             "map": None if self.map is None else asdict(self.map),
             "missing": self.missing,
@@ -162,13 +177,7 @@ def comparison_details(
     folder: Path, *, test: Text | None = None, prompts: Sequence[str] | None = None, progress: Progress = SILENT
 ) -> ComparisonDetails:
     """Compute the figures of a comparison folder; with `test`, first the surprisals of every model on it."""
-    comparison = read_comparison(folder)
-    if comparison is None:
-        raise FolderError(f"{folder / RESULTS}: not the results of a comparison, or damaged")
-    if not comparison.results:
-        raise FolderError(
-            f"{folder}: no model of this comparison is finished yet; the command that began it goes on with it"
-        )
+    comparison = read_finished(folder)
     if test is not None:
         if not comparison.is_of_text:
             raise ChainruleError(f"{folder}: a comparison for {comparison.task} has no surprisals of a text")
@@ -191,10 +200,23 @@ def comparison_details(
         curves=_curves(folder, comparison.results),
         position=by_position(block, finite, lines=comparison.context == "line") if finite else None,
         frequency=None if words is None or not finite else _frequency(comparison, found, finite, words, block),
-        samples=_samples(folder, comparison, drawn, words, prompts, progress),
+        kinds=by_kind(words, finite) if words is not None and finite else None,
+        samples=samples_of(folder, comparison, drawn, words, prompts, progress),
         map=None if words is None or not found else _map(words, drawn, found),
         missing=missing,
     )
+
+
+def read_finished(folder: Path) -> Comparison:
+    """Read the comparison of a folder, with at least one model; otherwise the error says what is wrong."""
+    comparison = read_comparison(folder)
+    if comparison is None:
+        raise FolderError(f"{folder / RESULTS}: not the results of a comparison, or damaged")
+    if not comparison.results:
+        raise FolderError(
+            f"{folder}: no model of this comparison is finished yet; the command that began it goes on with it"
+        )
+    return comparison
 
 
 def drawn_models(results: Sequence[Result]) -> list[Result]:
@@ -267,59 +289,6 @@ def _is_token_frequency(result: Result) -> bool:
     except ChainruleError:  # a kind of a plug-in that is not installed, or of an earlier version
         return False
     return bool(getattr(settings, "is_token_frequency", False))
-
-
-def _samples(
-    folder: Path,
-    comparison: Comparison,
-    drawn: Sequence[Result],
-    words: Words | None,
-    prompts: Sequence[str] | None,
-    progress: Progress,
-) -> Samples:
-    """Return the samples of the comparison, and the continuations of prompts if the models load quickly."""
-    if not comparison.is_of_text:
-        return Samples("examples of the test set", [""], {one.name: [one.sample] for one in drawn})
-    seed = int(comparison.identity.get("seed", 0))
-    if prompts is None:
-        is_small = sum(one.megabytes for one in drawn) <= MOST_MEGABYTES
-        prompts = prompts_from(words) if words is not None and is_small else []
-    folders = {one.name: folder / Path(one.folder).name for one in sorted(drawn, key=comparison.results.index)}
-    there = {name: where for name, where in folders.items() if (where / MANIFEST).is_file()}
-    sampled = continuations(there, prompts, seed, progress) if prompts else {}
-    texts = {one.name: [one.sample, *sampled.get(one.name, [""] * len(prompts))] for one in drawn}
-    how = f"top-p {TOP_P}, seed {seed}; after a prompt at most {MAX_TOKENS} tokens"
-    return Samples(how, ["", *prompts], texts)
-
-
-def prompts_from(words: Words) -> list[str]:
-    """Return the first words of some long lines of the held-out text, at equal distances in it."""
-    lines: dict[int, list[str]] = {}
-    for word, line in zip(words.words, words.line.tolist(), strict=True):
-        if not word.isspace():
-            lines.setdefault(line, []).append(word)
-    long = [line for line in lines.values() if len(line) >= _SHORTEST_LINE]
-    places = [len(long) * (2 * i + 1) // (2 * _PROMPTS) for i in range(_PROMPTS)]
-    found = ["".join(long[place][:_PROMPT_WORDS]) for place in places if place < len(long)]
-    return list(dict.fromkeys(found))
-
-
-def continuations(
-    folders: dict[str, Path], prompts: Sequence[str], seed: int, progress: Progress
-) -> dict[str, list[str]]:
-    """Sample a continuation of each prompt by each model; a model that cannot be loaded is noted and left out."""
-    found: dict[str, list[str]] = {}
-    with progress.task("samples", len(folders), "models") as task:
-        for name, folder in folders.items():
-            try:
-                lm = load(folder, verify=False, tasks=["language"])
-                sampled = generate_many(lm, prompts, TopP(TOP_P), max_tokens=MAX_TOKENS, seed=seed)
-            except ChainruleError as error:
-                progress.note(f"no samples of {name}: {error}")
-            else:
-                found[name] = [one.text for one in sampled]
-            task.advance(1)
-    return found
 
 
 def _map(words: Words, drawn: Sequence[Result], found: dict[str, Surprisals]) -> SurprisalMap:

@@ -155,6 +155,61 @@ def _bits(surprisals: Surprisals, spans: tuple[Ints, Ints]) -> Floats:
     return (surprisals.total_before(spans[1]) - surprisals.total_before(spans[0])) / math.log(2)
 
 
+# -- surprisal by kind of word ----------------------------------------------------------------------------
+
+FREQUENT, RECENT, BEGINNING = 100, 200, 20
+KINDS = {
+    "frequent": f"one of the {FREQUENT} most frequent words of the text",
+    "rare": "stands once in the text",
+    "numbers": "has a digit",
+    "names": "has a capital letter, and begins neither a line nor a sentence",
+    "line starts": "the first word of a line",
+    "repeated": f"not frequent, and one of the {RECENT} words before it in its document",
+    "document starts": f"one of the first {BEGINNING} words of a document",
+    "later": "further on in a document",
+}
+"""The kinds of words, and what they are; a word may be of several. An empty line ends a document."""
+_FEWEST_WORDS = 20  # of a kind; the mean of fewer is mostly noise
+_MARKS = " \t\"'`.,;:!?()[]{}<>*_~-\u2013\u2014\u2018\u2019\u201c\u201d\u2026"  # that may stand around a word
+
+
+def by_kind(words: Words, models: dict[str, Surprisals]) -> Bins:
+    """Return bits per word by kind of word."""
+    found = {kind: places for kind, places in _places_by_kind(words.words).items() if len(places) >= _FEWEST_WORDS}
+    bits = {name: words.bits(surprisals) for name, surprisals in models.items()}
+    means = {name: [float(values[places].mean()) for places in found.values()] for name, values in bits.items()}
+    return Bins("kind of word", "bits per word", [*found], [*map(len, found.values())], means)
+
+
+def _places_by_kind(words: list[str]) -> dict[str, list[int]]:
+    bare = [word.strip(_MARKS) for word in words]
+    counts = Counter(word.casefold() for word in bare if word and not word.isspace())
+    frequent = {word for word, count in counts.most_common(FREQUENT) if count > 1}
+    found: dict[str, list[int]] = {kind: [] for kind in KINDS}
+    before, seen, number = "\n", dict[str, int](), 0  # `number` of the word in its document; `seen`: its last one
+    for place, (word, name) in enumerate(zip(words, bare, strict=True)):
+        if word == before == "\n":
+            seen, number = {}, 0
+        spelled = name.casefold()
+        if spelled in counts:
+            begins = before == "\n" or before.rstrip("\"'\u201d\u2019)")[-1:] in {*".!?:"}
+            is_of = {
+                "frequent": spelled in frequent,
+                "rare": counts[spelled] == 1,
+                "numbers": any(map(str.isdigit, name)),
+                "names": name[0].isupper() and name[1:2].isalnum() and not begins,
+                "line starts": before == "\n",
+                "repeated": spelled not in frequent and number - seen.get(spelled, -math.inf) <= RECENT,
+                "document starts": number < BEGINNING,
+                "later": number >= BEGINNING,
+            }
+            for kind in filter(is_of.get, KINDS):
+                found[kind].append(place)
+            seen[spelled], number = number, number + 1
+        before = word
+    return found
+
+
 # -- where one model beats another ------------------------------------------------------------------------
 
 LONGEST_SPAN = 8

@@ -4,6 +4,7 @@
     DIR/report.json    every number of the page
     DIR/report/        the charts, CHART.svg and CHART.png
 
+Two comparisons side by side are DIR/against-OTHER.html, with its JSON and charts.
 The report of a model folder stands beside it (MODEL.report.html): such a folder holds a model and nothing else.
 """
 
@@ -19,8 +20,9 @@ from typing import Any
 from chainrule.comparison.results import RESULTS
 from chainrule.errors import FolderError
 from chainrule.folder import MANIFEST, to_json
-from chainrule.report.charts import altair, comparison_charts, run_charts
-from chainrule.report.pages import comparison_page, run_page
+from chainrule.report.charts import altair, comparison_charts, pair_charts, run_charts
+from chainrule.report.pages import comparison_page, pair_page, run_page
+from chainrule.report.pair import PairDetails, pair_details
 from chainrule.report.record import ComparisonDetails, comparison_details
 from chainrule.report.run import RunDetails, is_going_on, is_run, points_of, run_details, spaced
 from chainrule.system.disk import replaced_file
@@ -36,7 +38,7 @@ _SCALE = 2.0  # pixels of a PNG for each unit of a chart
 class Report:
     """A report: its figures, its charts, and its page, which a notebook shows."""
 
-    record: ComparisonDetails | RunDetails
+    record: ComparisonDetails | PairDetails | RunDetails
     charts: Mapping[str, Any]
     """Altair charts by name; each shows itself in a notebook."""
     html: str
@@ -93,17 +95,34 @@ def loss_picture(records: Iterable[dict[str, Any]]) -> str | None:
 
 
 def make_report(
-    folder: str | Path, *, test: Text | None = None, prompts: Sequence[str] | None = None, progress: Reports = False
+    folder: str | Path,
+    other: str | Path | None = None,
+    *,
+    test: Text | None = None,
+    prompts: Sequence[str] | None = None,
+    progress: Reports = False,
 ) -> Report:
     """Make the report of a comparison folder, a run folder, or a model folder with training curves.
 
-    Nothing is written, but for the surprisals on `test`, the held-out text of a comparison that kept none.
-    `prompts` are the beginnings of the samples; by default they are taken from lines of the held-out text.
+    With the folder of an `other` comparison, the report holds the two side by side. Nothing is written, but for the
+    surprisals on `test`, the held-out text of a comparison that kept none. `prompts` are the beginnings of the
+    samples; by default they are taken from lines of the held-out text.
     """
-    folder = Path(folder)
     altair()
-    if not folder.is_dir():
-        raise FolderError(f"{folder}: {'a file, not a folder' if folder.exists() else 'no such folder'}")
+    folders = [Path(one) for one in (folder, other) if one is not None]
+    folder = folders[0]
+    for one in folders:
+        if not one.is_dir():
+            raise FolderError(f"{one}: {'a file, not a folder' if one.exists() else 'no such folder'}")
+        if len(folders) > 1 and not (one / RESULTS).is_file():
+            raise FolderError(
+                f"{one}: not a comparison, since it has no {RESULTS}; two comparisons go side by side"
+            )
+    if len(folders) > 1:
+        pair = pair_details(folders)
+        charts = pair_charts(pair)
+        name = f"against-{folders[1].resolve().name}.html"
+        return Report(pair, charts, pair_page(pair, charts), folder / name)
     if (folder / RESULTS).is_file():
         record = comparison_details(folder, test=test, prompts=prompts, progress=as_progress(progress))
         charts = comparison_charts(record)
@@ -130,14 +149,18 @@ def _run_report(folder: Path, *, following: bool) -> Report:
 
 def write_report(
     folder: str | Path,
+    other: str | Path | None = None,
     *,
     test: Text | None = None,
     prompts: Sequence[str] | None = None,
     pictures: bool = True,
     progress: Reports = False,
 ) -> Path:
-    """Write the report of a comparison, a run or a model folder, and return its page; see `make_report`."""
-    return make_report(folder, test=test, prompts=prompts, progress=progress).write(pictures=pictures)
+    """Write the report of a comparison, a run or a model folder, or of two comparisons; see `make_report`.
+
+    Return the path of the page.
+    """
+    return make_report(folder, other, test=test, prompts=prompts, progress=progress).write(pictures=pictures)
 
 
 def watch_report(

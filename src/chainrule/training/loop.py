@@ -125,7 +125,8 @@ class Loop:
             loggers = set()  # the first of many processes, which alone has a run folder, logs for all
         self.log.open(Run(job.data.run, asdict(job.settings), state.step), state.tokens, loggers)
         if self.is_decided:
-            self.log.record("decisions", {"step": state.step, **asdict(state.decisions)})
+            decided = {"step": state.step, **asdict(state.decisions), "settings": asdict(job.settings)}
+            self.log.record("decisions", decided)
 
     # -- the length of the run ----------------------------------------------------------------------------
 

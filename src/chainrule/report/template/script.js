@@ -11,7 +11,7 @@ const remembered = {
 };
 function showTheme(theme) {
   document.documentElement.dataset.theme = theme;
-  byId("theme").setAttribute("aria-pressed", String(theme === "dark"));
+  byId("theme").textContent = theme === "dark" ? "Light" : "Dark"; // what a press changes to
 }
 showTheme(remembered.get() ?? (themes.matches ? "dark" : "light"));
 themes.addEventListener("change", () => { if (!remembered.get()) showTheme(themes.matches ? "dark" : "light"); });
@@ -29,16 +29,59 @@ const config = {
   font: "system-ui, sans-serif",
   legend: { disable: true },
   view: { stroke: "transparent" },
+  text: { fill: ink },
   axis: {
     labelColor: ink, titleColor: ink, tickColor: ink, domainColor: ink, gridColor: ink,
     gridOpacity: 0.12, domainOpacity: 0.5, tickOpacity: 0.5, labelFontSize: 11, titleFontSize: 12, titleFontWeight: 500,
   },
 };
-const drawn = Array.from(document.querySelectorAll("[data-chart]"), (place) => {
-  const spec = { ...data.charts[place.dataset.chart], width: "container", autosize: { type: "fit-x", contains: "padding" } };
-  return vegaEmbed(place, spec, { actions: false, renderer: "svg", config, tooltip: { theme: "page" } });
+// A chart is drawn when it is first seen: what is folded away has no width.
+function draw(isDue) {
+  const places = Array.from(document.querySelectorAll("[data-chart]:not(.vega-embed)")).filter(isDue);
+  return Promise.all(places.map((place) => {
+    const found = data.charts[place.dataset.chart], isLow = window.innerWidth < 600 && found.height > 200;
+    const size = { width: place.clientWidth ? "container" : 600, height: isLow ? 200 : found.height };
+    const spec = { ...found, ...size, autosize: { type: "fit-x", contains: "padding" } };
+    place.classList.add("vega-embed");
+    return vegaEmbed(place, spec, { actions: false, renderer: "svg", config, tooltip: { theme: "page" } });
+  }));
+}
+const drawSeen = () => draw((place) => place.checkVisibility());
+
+// -- what is folded opens by a link, and on paper ----------------------------------------------------------
+
+function openTarget(hash) {
+  const target = byId(decodeURIComponent(hash.slice(1)));
+  for (let one = target?.querySelector("details.fold") ?? target; one; one = one.parentElement) {
+    if (one.tagName === "DETAILS") one.open = true;
+  }
+  target?.scrollIntoView();
+}
+for (const fold of document.querySelectorAll("details")) fold.addEventListener("toggle", drawSeen);
+for (const link of document.querySelectorAll("main a[href^='#']")) link.addEventListener("click", () => openTarget(link.hash));
+window.addEventListener("hashchange", () => openTarget(location.hash));
+let closed = [];
+window.addEventListener("beforeprint", () => {
+  closed = Array.from(document.querySelectorAll("details:not([open])"));
+  for (const fold of closed) fold.open = true;
+  draw(() => true);
 });
-Promise.all(drawn).then(() => { document.documentElement.dataset.drawn = "true"; });
+window.addEventListener("afterprint", () => { for (const fold of closed) fold.open = false; });
+
+byId("cost")?.addEventListener("change", (event) => {
+  for (const panel of document.querySelectorAll(".first")) panel.hidden = panel.id !== `panel-${event.target.value}`;
+  drawSeen();
+});
+if (location.hash) openTarget(location.hash);
+drawSeen().then(() => { document.documentElement.dataset.drawn = "true"; });
+
+// -- tables: one that is wider than the page says so at its edge -------------------------------------------
+
+for (const box of document.querySelectorAll(".scroll")) {
+  const mark = () => box.classList.toggle("more", box.scrollWidth - box.clientWidth - box.scrollLeft > 1);
+  box.addEventListener("scroll", mark);
+  new ResizeObserver(mark).observe(box);
+}
 
 // -- tables: a click on a heading sorts --------------------------------------------------------------------
 
@@ -65,7 +108,9 @@ for (const button of document.querySelectorAll("thead button")) {
 
 // -- the surprisal map -------------------------------------------------------------------------------------
 
-const MOST_BITS = 20, MOST_DIFFERENCE = 6; // where the colours are deepest
+// Colours are deepest at the bits that few words of this text exceed.
+const DEEPEST = 0.97;
+const deepest = (values) => Math.max(1, Math.round(values.sort((a, b) => a - b)[Math.floor(DEEPEST * (values.length - 1))]));
 
 function showMap(map) {
   const text = byId("map-text"), one = byId("map-a"), two = byId("map-b"), readout = byId("map-readout");
@@ -81,15 +126,16 @@ function showMap(map) {
 
   function paint() {
     const [a, b, how] = [one.value, two.value, view()];
+    const most = deepest(spans.flatMap((_, i) => how === "difference" ? [Math.abs(bits(b, i) - bits(a, i))] : [bits(a, i), bits(b, i)]));
     spans.forEach((span, i) => {
       const amount = how === "difference" ? bits(b, i) - bits(a, i) : bits(how === "a" ? a : b, i);
-      const depth = Math.abs(amount) / (how === "difference" ? MOST_DIFFERENCE : MOST_BITS);
+      const depth = Math.abs(amount) / most;
       span.className = how === "difference" && amount > 0 ? "cold" : "";
-      span.style.setProperty("--a", (0.85 * Math.min(depth, 1)).toFixed(2));
+      span.style.setProperty("--a", (0.65 * Math.min(depth, 1)).toFixed(2));
     });
     byId("map-scale").classList.toggle("two", how === "difference");
-    byId("map-low").textContent = how === "difference" ? `${b} better by ${MOST_DIFFERENCE} bits` : "0 bits";
-    byId("map-high").textContent = how === "difference" ? `${a} better by ${MOST_DIFFERENCE} bits` : `${MOST_BITS} bits or more`;
+    byId("map-low").textContent = how === "difference" ? `${b} better by ${most} bits` : "0 bits";
+    byId("map-high").textContent = how === "difference" ? `${a} better by ${most} bits` : `${most} bits or more`;
     text.setAttribute("aria-label", `The held-out text; ${how === "difference" ? `${a} against ${b}` : how === "a" ? a : b}`);
     list(byId("spans-a"), byId("spans-a-title"), a, b);
     list(byId("spans-b"), byId("spans-b-title"), b, a);

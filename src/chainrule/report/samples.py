@@ -1,0 +1,139 @@
+"""What the models of a comparison write: samples to read, and how much they repeat and vary."""
+
+from __future__ import annotations
+
+import statistics
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from chainrule.comparison.results import Comparison, Result
+from chainrule.contract.kinds import load
+from chainrule.decode.generate import generate_many
+from chainrule.decode.strategies import TopP
+from chainrule.errors import ChainruleError
+from chainrule.folder import MANIFEST
+from chainrule.report.surprise import Words
+from chainrule.system.progress import Progress
+
+TOP_P = 0.9
+MAX_TOKENS = 60
+MOST_MEGABYTES = 500.0
+"""The size of all models together up to which they are loaded for samples."""
+COPIES = 12
+"""Continuations of each prompt; the first is shown, and all are counted."""
+_PROMPT_WORDS = 3
+_PROMPTS = 2
+_SHORTEST_LINE = 6  # words; the beginnings of shorter lines are no prompts
+
+
+@dataclass(frozen=True)
+class Variety:
+    """How much some texts repeat and vary; of more words more is repeated."""
+
+    words: int
+    repeated_4grams: float
+    """The share of the 4-grams of words that stand earlier in these texts."""
+    distinct_2: float
+    """The number of different bigrams of words over that of all bigrams."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The texts of each model, one for each prompt; the prompt comes first in each."""
+
+    how: str
+    prompts: list[str]
+    """The empty prompt, if any, stands for the samples that the comparison took."""
+    texts: dict[str, list[str]]
+    """By the name of the model."""
+    variety: dict[str, Variety]
+    """Of the samples of each model, and, as "held-out text", of so many words of that."""
+
+
+def variety_of(texts: Iterable[str]) -> Variety:
+    """Return how much texts repeat and vary; their n-grams are counted together, and none spans two texts.
+
+    >>> found = variety_of(["a b c d e", "a b c d"])  # 4-grams: abcd, bcde and abcd again
+    >>> found.words, round(found.repeated_4grams, 3), round(found.distinct_2, 3)
+    (9, 0.333, 0.571)
+    """
+    words = [text.split() for text in texts]
+
+    def distinct(n: int) -> float:
+        grams = [tuple(one[i : i + n]) for one in words for i in range(len(one) - n + 1)]
+        return len(set(grams)) / max(1, len(grams)) if grams else 1.0
+
+    return Variety(sum(map(len, words)), 1 - distinct(4), distinct(2))
+
+
+def samples_of(
+    folder: Path,
+    comparison: Comparison,
+    drawn: Sequence[Result],
+    words: Words | None,
+    prompts: Sequence[str] | None,
+    progress: Progress,
+) -> Samples:
+    """Return the samples of the comparison, and the continuations of prompts if the models load quickly."""
+    if not comparison.is_of_text:
+        return Samples("examples of the test set", [""], {one.name: [one.sample] for one in drawn}, {})
+    seed = int(comparison.identity.get("seed", 0))
+    if prompts is None:
+        is_small = sum(one.megabytes for one in drawn) <= MOST_MEGABYTES
+        prompts = prompts_from(words) if words is not None and is_small else []
+    folders = {one.name: folder / Path(one.folder).name for one in sorted(drawn, key=comparison.results.index)}
+    there = {name: where for name, where in folders.items() if (where / MANIFEST).is_file()}
+    written = continuations(there, prompts, seed, progress) if prompts else {}
+    texts, variety = {}, {}
+    for one in drawn:
+        found = written.get(one.name, [[""]] * len(prompts))
+        texts[one.name] = [one.sample, *(copies[0] for copies in found)]
+        own = (text.removeprefix(prompt) for prompt, copies in zip(prompts, found, strict=True) for text in copies)
+        variety[one.name] = variety_of([*one.sample.splitlines(), *own])
+    if words is not None and variety:
+        size = int(statistics.median(one.words for one in variety.values()))
+        variety["held-out text"] = variety_of(_lines_of(words, size))
+    how = f"top-p {TOP_P}, and a seed of its own for each model; after a prompt at most {MAX_TOKENS} tokens"
+    return Samples(how, ["", *prompts], texts, variety)
+
+
+def _lines_of(words: Words, size: int) -> list[str]:
+    """Return the first lines of a text, up to so many words."""
+    end = int(np.searchsorted(np.cumsum(words.is_text), size)) + 1
+    return "".join(words.words[:end]).splitlines()
+
+
+def prompts_from(words: Words) -> list[str]:
+    """Return the first words of some long lines of the held-out text, at equal distances in it."""
+    lines: dict[int, list[str]] = {}
+    for word, line in zip(words.words, words.line.tolist(), strict=True):
+        if not word.isspace():
+            lines.setdefault(line, []).append(word)
+    long = [line for line in lines.values() if len(line) >= _SHORTEST_LINE]
+    places = [len(long) * (2 * i + 1) // (2 * _PROMPTS) for i in range(_PROMPTS)]
+    found = ["".join(long[place][:_PROMPT_WORDS]) for place in places if place < len(long)]
+    return list(dict.fromkeys(found))
+
+
+def continuations(
+    folders: dict[str, Path], prompts: Sequence[str], seed: int, progress: Progress
+) -> dict[str, list[list[str]]]:
+    """Sample continuations of each prompt by each model; a model that cannot be loaded is noted and left out."""
+    found: dict[str, list[list[str]]] = {}
+    with progress.task("samples", len(folders), "models") as task:
+        for name, folder in folders.items():
+            own = seed + zlib.crc32(name.encode())
+            try:
+                lm = load(folder, verify=False, tasks=["language"])
+                sampled = generate_many(lm, prompts, TopP(TOP_P), n=COPIES, max_tokens=MAX_TOKENS, seed=own)
+            except ChainruleError as error:
+                progress.note(f"no samples of {name}: {error}")
+            else:
+                texts = [one.text for one in sampled]
+                found[name] = [texts[i : i + COPIES] for i in range(0, len(texts), COPIES)]
+            task.advance(1)
+    return found
