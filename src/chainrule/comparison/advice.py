@@ -31,7 +31,7 @@ def advise(comparison: Comparison) -> str | None:
 
 
 def sentences(comparison: Comparison) -> list[str]:
-    """Return the advice: the model to take, those that are nearly as good for less, and what more time would give."""
+    """Return the advice: the model to take, models that are nearly as good for less, and what more time gives."""
     best, picked = comparison.best, pick(comparison)
     if best is None or picked is None:
         return []
