@@ -285,7 +285,7 @@ class Comparison:
         sign = -1 if cost.more_is_better else 1
         points = {
             one.name: (one.rank, sign * price)
-            for one in self.results
+            for one in self.comparable
             if one.has_finite_loss and (price := cost.of(one)) is not None
         }
         return {

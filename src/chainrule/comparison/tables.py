@@ -28,7 +28,7 @@ def comparison_parts(comparison: Comparison) -> list[Part]:
         head += f"{train['lines']:,} examples, measured on {test['lines']:,} that no model has seen"
     parts: list[Part] = [head, models_table(comparison), *_notes(comparison)]
     if any(one.steps is not None for one in comparison.results) and comparison.is_of_text:
-        parts += ["", training_table(comparison), *_seeds(comparison)]
+        parts += ["", training_table(comparison), *seeds_in_words(comparison)]
     if test.get("repeated", 0) > _REPEATED * test["bytes"]:
         share = test["repeated"] / test["bytes"]
         parts.append(
@@ -91,7 +91,7 @@ def training_table(comparison: Comparison) -> ResultTable:
     return ResultTable(["training", "steps", "tokens", "epochs", "FLOPs", "parameters"], rows)
 
 
-def _seeds(comparison: Comparison) -> list[str]:
+def seeds_in_words(comparison: Comparison) -> list[str]:
     """Say from how many seeds networks were trained, and how much their losses differ."""
     several = [one for one in comparison.results if len(one.seeds) > 1]
     if not several:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from chainrule._version import __version__
 from chainrule.comparison.learning_curve import fraction
 from chainrule.comparison.results import Result
+from chainrule.comparison.tables import seeds_in_words, training_table
 from chainrule.folder import to_json
 from chainrule.report.charts import LOSSES, OTHER, altair, colours, cost_chart_name, learning_colours
 from chainrule.report.pair import PairDetails, difference, ratio
@@ -151,7 +152,7 @@ def comparison_page(details: ComparisonDetails, charts: Mapping[str, Any]) -> st
         "where": "by kind of word, position and frequency",
         "samples": "samples, and how much they repeat",
         "map": "the surprise of each word under two models",
-        "training": "the losses of networks by tokens seen",
+        "training": "what each model read, and the losses of networks",
         "learning": "what more training text would bring",
     }
     found = details.map
@@ -175,6 +176,8 @@ def comparison_page(details: ComparisonDetails, charts: Mapping[str, Any]) -> st
         meanings=KINDS,
         figures=list(dict.fromkeys(name for one in details.models for name in one.figures)),
         learning_colours=learning_colours(comparison, palette),
+        trainings=training_table(comparison),
+        seeds=seeds_in_words(comparison),
         numbers=_numbers(details, palette),
         second=_second([one for one in drawn if found and one.name in found.tenths]),
         longest_span=LONGEST_SPAN,

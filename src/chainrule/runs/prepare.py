@@ -38,14 +38,15 @@ _FEWEST_SUBWORDS, _MOST_SUBWORDS = 1024, 8192
 
 
 def subwords_for(size: int) -> int:
-    """Return how many subwords suit a text of so many bytes: a power of two near 1.5 √bytes, up to 8,192.
+    """Return how many subwords suit a text of so many bytes: a power of two near 3 √bytes, from 1,024 to 8,192.
 
-    N-gram models hardly notice (benchmarks/results/tokens.md); networks learn a small text faster from fewer.
+    N-gram models hardly notice, and networks read more text in the same time if it has fewer tokens
+    (benchmarks/results/tokens.md).
 
-    >>> [subwords_for(size) for size in (10_000, 900_000, 4_000_000, 100_000_000)]
-    [1024, 1024, 4096, 8192]
+    >>> [subwords_for(size) for size in (10_000, 900_000, 2_000_000, 100_000_000)]
+    [1024, 2048, 4096, 8192]
     """
-    near = 1 << max(round(math.log2(1.5 * math.sqrt(max(size, 1)))), 0)
+    near = 1 << max(round(math.log2(3 * math.sqrt(max(size, 1)))), 0)
     return min(max(near, _FEWEST_SUBWORDS), _MOST_SUBWORDS)
 
 
