@@ -59,7 +59,7 @@ def test_the_advice_says_when_a_network_would_overtake_counting() -> None:
     counted = result("5-gram", 2.0, 1e6, 6, 0.2)
     network = replace(result("lstm", 2.1, 3e4, 1, 60), flops_per_token=1e6, second_half=0.2, epochs=0.5)
     said = str(advise(compared(counted, network)))
-    assert "lstm would pass 5-gram after about 85 s of training (57 s to 2.1 minutes) instead of 60 s." in said
+    assert "lstm would pass 5-gram after about 85 s of training (60 s to 2.1 minutes) instead of 60 s." in said
     read_often = replace(network, epochs=20.0)  # the more often a text was read, the less another reading gives
     assert "lstm would not pass 5-gram in 8 times its 60 s" in str(advise(compared(counted, read_often)))
     for other in (replace(network, second_half=None), replace(network, test=Figures({}, 1.9, 3e4))):

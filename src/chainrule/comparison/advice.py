@@ -77,7 +77,8 @@ def _overtaking(comparison: Comparison) -> list[str]:
             f"By its learning curve, {network.name} would not pass {counted.name} in {MOST_TIMES:.0f} times its "
             f"{_duration(network.training_seconds)} of training."
         ]
-    about, low, high = (_duration(network.training_seconds * needed * f) for f in (1, 1 / OFF_BY, OFF_BY))
+    times = needed, max(1.0, needed / OFF_BY), needed * OFF_BY
+    about, low, high = (_duration(network.training_seconds * one) for one in times)
     return [
         f"By its learning curve, {network.name} would pass {counted.name} after about {about} of training "
         f"({low} to {high}) instead of {_duration(network.training_seconds)}."

@@ -38,7 +38,7 @@ _FEWEST_SUBWORDS, _MOST_SUBWORDS = 1024, 8192
 
 
 def subwords_for(size: int) -> int:
-    """Return how many subwords suit a text of so many bytes: a power of two near 3 √bytes, from 1,024 to 8,192.
+    """Return how many subwords suit a text of so many bytes: the power of two below 3 √bytes, from 1,024 to 8,192.
 
     N-gram models hardly notice, and networks read more text in the same time if it has fewer tokens
     (benchmarks/results/tokens.md).
@@ -46,7 +46,7 @@ def subwords_for(size: int) -> int:
     >>> [subwords_for(size) for size in (10_000, 900_000, 2_000_000, 100_000_000)]
     [1024, 2048, 4096, 8192]
     """
-    near = 1 << max(round(math.log2(3 * math.sqrt(max(size, 1)))), 0)
+    near = 1 << int(math.log2(3 * math.sqrt(max(size, 1))))
     return min(max(near, _FEWEST_SUBWORDS), _MOST_SUBWORDS)
 
 
