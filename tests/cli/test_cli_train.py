@@ -367,7 +367,7 @@ def test_a_first_line_longer_than_the_sample_can_be_quantised(run: Run, tmp_path
 def test_what_was_trained_is_told_in_words_that_fit(run: Run, corpus: Path, tmp_path: Path) -> None:
     """One token and several, held out or not."""
     ran = run("train", "anygram", "--tokenizer", "word", corpus, "--out", tmp_path / "tuned")
-    assert re.search(r" s before training\), tuned on [\d,]+ held out; vocabulary ", ran.out), ran.out
+    assert re.search(r" s of it to prepare the text\), tuned on [\d,]+ held out; vocabulary ", ran.out), ran.out
     (tmp_path / "one.txt").write_text("\n", encoding="utf-8")
     ran = run(
         "train",

@@ -225,9 +225,10 @@ def _finish(lm: cr.LanguageModel, out: str, run: Path | None, overwrite: bool, a
     elif held_out:
         tuned = f", tuned on {held_out:,} held out"
     work = "" if steps is None else f" and {count(steps, 'step')}"
+    prepared = f"({number(seconds - training)} s of it to prepare the text)"
     say(
         console(),
-        f"{out}: trained on {text} in {number(seconds)} s{work} ({number(seconds - training)} s before training)"
+        f"{out}: trained on {text} in {number(seconds)} s{work} {prepared}"
         f"{tuned}; vocabulary {size:,}, {number(megabytes(out))} MB",
     )
 
