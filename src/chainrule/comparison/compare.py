@@ -76,7 +76,7 @@ def compare(
     `ladder` is quick, standard (each family at its best), full (every smoothing method too), a table of the
     lectures (`ladder_names`), or a file that lists models [standard; full with `kinds`]. A `task` other than
     language has a ladder and a measure of its own: translation takes pairs. `include` are folders of models that
-    stand already, which are measured with their own tokenizers; whether they have seen the text is not known.
+    stand already, which are measured with their own tokenizers.
 
     `minutes` is the time of the whole comparison, which its networks share [4; other tasks: a minute for each
     network]. With a `budget` every network gets the same instead: tokens=2M, steps=1000 or flops=1e15 of training,

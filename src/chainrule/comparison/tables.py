@@ -32,7 +32,7 @@ def comparison_parts(comparison: Comparison) -> list[Part]:
     if test.get("repeated", 0) > _REPEATED * test["bytes"]:
         share = test["repeated"] / test["bytes"]
         parts.append(
-            f"{share:.0%} of the test text are lines that the training text has too, or nearly so, and easy"
+            f"{share:.0%} of the test text are lines that the training text has too, or nearly so: they are easy"
         )
     if comparison.curve:
         parts += ["", curve_table(comparison)]
