@@ -156,7 +156,7 @@ class MeasuredTraining:
         found = [networks[0], counted[0]]
         models = [load(self.out / one.folder, device=self.data.device) for one in found]
         mixed = mix(models, valid, progress=self.data.progress)
-        mixed.provenance = {}  # its parts were trained for this comparison: what they share with the test text is said
+        mixed.provenance = {}  # what the training text shares with the test text is said of all models
         names = [one.name for one in found]
         trained = sum(one.training_seconds for one in found) + time.perf_counter() - began
         result = self._measured(find_kind("mixture"), LadderEntry(MIXTURE, {"models": names}), mixed, trained)
