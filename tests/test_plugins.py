@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -114,7 +115,8 @@ def test_the_example_installs_with_pip(tmp_path: Path) -> None:
     """Install it as a user does, but without the network: pip provides its files and entry points."""
     target = tmp_path / "site"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target"]
-    subprocess.run([*pip, str(target), str(PLUGIN)], check=True)
+    copy = shutil.copytree(PLUGIN, tmp_path / "copy")  # pip builds in the folder itself
+    subprocess.run([*pip, str(target), str(copy)], check=True)
     script = (
         f"import sys; sys.path.insert(0, {str(target)!r}); from chainrule import kinds; print(kinds.kind_names())"
     )

@@ -49,7 +49,8 @@ def test_bad_grids_are_refused_in_one_line(run: Run, corpus: Path, tmp_path: Pat
         (["--sizes", "2x64,4"], "a size is layers x width"),
         (["--sizes", "2x64"], "at least three sizes"),
         (["--shares", "1/2,1"], "at least three shares"),
-        (["--budget", "-1"], "a budget is a number of floating-point operations"),
+        (["--budget", "-1"], "a budget is tokens=N"),
+        (["--budget", "tokens=5"], "finds the best size for flops=N"),
         (["--minutes", "0"], "--minutes"),
     ):
         found = run("scale", corpus, *words, "--out", tmp_path / "law")

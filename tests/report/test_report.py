@@ -336,7 +336,9 @@ def test_notebooks_show_comparisons_and_reports(made: Path) -> None:
     assert comparison.best is not None
     table = comparison._repr_html_()
     assert f"<b>{comparison.best.name} (best)</b>" in table
-    assert table.count("<tr>") == 2 * (len(comparison.results) + 1)  # of the figures and of the samples
+    trained = [one for one in comparison.results if one.tokens_seen is not None]
+    rows = 2 * (len(comparison.results) + 1) + len(trained) + 1  # of the figures, of the samples and of trainings
+    assert table.count("<tr>") == rows
     report = cr.report.make_report(made, prompts=[])
     bundle = report._repr_mimebundle_()
     assert bundle["text/plain"].startswith("<Report Comparison ladder: cost-training-seconds")

@@ -31,10 +31,9 @@ if TYPE_CHECKING:
 )
 @opt.minutes("The time of the whole grid. [default: 6]")
 @opt.option(
-    "--budget FLOPS",
-    "Floating-point operations for which to find the best size; repeatable. [default: those of the largest "
-    "network, and 10 times as many]",
-    type=float,
+    "--budget UNIT=N",
+    "Operations for which to find the best size, flops=1e18; repeatable. [default: those of the largest network, "
+    "and 10 times as many]",
     name="budgets",
     multiple=True,
 )
@@ -54,7 +53,7 @@ def scale(corpus: tuple[str, ...], out: str, sizes: str | None, shares: str, as_
 
     \b
     chainrule scale corpus.txt --minutes 10 --out law
-    chainrule scale corpus.txt --sizes 4x128,6x256,8x512 --device cuda --minutes 30 --budget 1e19 --out law
+    chainrule scale corpus.txt --sizes 4x128,6x256,8x512 --device cuda --minutes 30 --budget flops=1e19 --out law
     """
     from chainrule.comparison.scaling.grid import MINUTES
     from chainrule.comparison.scaling.grid import scale as fit
@@ -67,13 +66,24 @@ def scale(corpus: tuple[str, ...], out: str, sizes: str | None, shares: str, as_
         minutes=options["minutes"] or MINUTES,
         tokenizer=given_tokenizer(options),
         progress=terminal_progress(),
-        **{name: options[name] for name in ("budgets", "context", "device", "seed", "overwrite")},
+        budgets=[_flops(budget) for budget in options["budgets"]],
+        **{name: options[name] for name in ("context", "device", "seed", "overwrite")},
     )
     if as_json:
         print_json(found.to_json())
         return
     _print(found)
     _draw(found, out)
+
+
+def _flops(budget: str) -> float:
+    """Return the floating-point operations of a budget; a plain number is one too."""
+    from chainrule.comparison.budget import EqualBudget
+
+    found = EqualBudget.parse(budget if "=" in budget else f"flops={budget}")
+    if found.unit != "flops":
+        raise click.UsageError(f"a scaling law finds the best size for flops=N, not for {budget}")
+    return found.amount
 
 
 def _print(found: Scaling) -> None:
