@@ -169,7 +169,8 @@ def comparison_page(details: ComparisonDetails, charts: Mapping[str, Any]) -> st
         behind=behind,
         palette=palette,
         costs=costs,
-        costs_of_table=comparison.costs,
+        # the table of trainings has the others, and all of them do not fit on a usual screen
+        costs_of_table=[cost for cost in comparison.costs if cost.key not in ("parameters", "flops_per_token")],
         first_bins=bins[0] if bins else None,
         kinds=_kinds(details),
         best_at=_best_at(details),
