@@ -380,7 +380,7 @@ def _first_duplicate(ids: NDArray[np.int32]) -> int | None:
     if not len(repeated):
         return None
     seen: set[tuple[int, ...]] = set()
-    for row in np.flatnonzero(np.isin(hashes, repeated)).tolist():  # different n-grams may collide
+    for row in np.flatnonzero(np.isin(hashes, repeated, kind="sort")).tolist():  # different n-grams may collide
         ngram = tuple(ids[row].tolist())
         if ngram in seen:
             return int(row)
