@@ -421,3 +421,14 @@ def test_blocks_that_hold_a_folder_may_be_nested_but_not_in_another_thread(tmp_p
         thread.join()
     assert len(errors) == 1
     assert not (tmp_path / "run").exists()  # it was made for this, and is empty
+
+
+def test_a_file_that_a_living_process_has_unlocked_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scratch.tempfile, "tempdir", str(tmp_path))
+    of_living, of_dead = (tmp_path / f"{scratch.PREFIX}{pid}-x" for pid in (os.getppid(), 999_999_999))
+    of_living.touch()
+    of_dead.touch()
+    with disk.scratch_folder():
+        assert of_living.exists() and not of_dead.exists()

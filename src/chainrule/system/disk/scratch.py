@@ -29,7 +29,7 @@ def scratch_folder(below: Path | None = None) -> Iterator[Path]:
     """Yield a temporary folder that is removed after the block; it is made in `below`, or in TMPDIR."""
     sweep_scratch(below)
     with (
-        tempfile.TemporaryDirectory(prefix=PREFIX, dir=below, ignore_cleanup_errors=True) as name,
+        tempfile.TemporaryDirectory(prefix=_own_prefix(), dir=below, ignore_cleanup_errors=True) as name,
         locked(Path(name)),
     ):
         yield Path(name)
@@ -38,7 +38,7 @@ def scratch_folder(below: Path | None = None) -> Iterator[Path]:
 def scratch_file(suffix: str = "") -> ScratchFile:
     """Return a temporary file, open for writing, which is removed with the returned object."""
     sweep_scratch()
-    file = tempfile.NamedTemporaryFile(prefix=PREFIX, suffix=suffix)  # noqa: SIM115 (lives with its owner)
+    file = tempfile.NamedTemporaryFile(prefix=_own_prefix(), suffix=suffix)  # noqa: SIM115 (lives with its owner)
     _files.add(file)
     # the traceback of an error may keep the file in a cycle, whose parts are finalised in any order
     weakref.finalize(file, file.file.close).atexit = False
@@ -75,5 +75,22 @@ def sweep_scratch(below: Path | None = None) -> None:
     user = os.getuid() if hasattr(os, "getuid") else None
     for entry in found:
         with suppress(OSError):  # another process removed it meanwhile
-            if user is None or entry.stat(follow_symlinks=False).st_uid == user:
+            is_own = user is None or entry.stat(follow_symlinks=False).st_uid == user
+            if is_own and not _is_of_living(entry.name):
                 remove_abandoned(Path(entry.path))
+
+
+def _own_prefix() -> str:
+    return f"{PREFIX}{os.getpid()}-"
+
+
+def _is_of_living(name: str) -> bool:
+    """Return True if the process that made a file lives: it unlocks the file a moment before it removes it."""
+    number = name.removeprefix(PREFIX).partition("-")[0]
+    if os.name != "posix" or not number.isdecimal():
+        return False
+    try:
+        os.kill(int(number), 0)  # signal 0 asks whether there is such a process
+    except OSError:
+        return False
+    return True
