@@ -428,7 +428,7 @@ def test_a_file_that_a_living_process_has_unlocked_is_left_to_it(
 ) -> None:
     monkeypatch.setattr(scratch.tempfile, "tempdir", str(tmp_path))
     of_living, of_dead = (tmp_path / f"{scratch.PREFIX}{pid}-x" for pid in (os.getppid(), 999_999_999))
-    of_living.touch()
-    of_dead.touch()
+    of_living.write_text("written")
+    of_dead.write_text("written")
     with disk.scratch_folder():
         assert of_living.exists() and not of_dead.exists()
