@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import chainrule as cr
-from chainrule.text.overlap import LineSketch, shared
+from chainrule.text.overlap import SKETCH, LineSketch, shared, sketches_in
 
 LINES = [f"line {number} is a sentence that is long enough to count" for number in range(40)]
 OTHERS = [line.replace("sentence", "question") for line in LINES]
@@ -23,13 +23,18 @@ def test_a_model_knows_which_share_of_a_text_it_was_trained_on(lm: cr.LanguageMo
         assert cr.evaluate(one, OTHERS).trained_on == 0
         half = cr.evaluate(one, LINES[:10] + OTHERS[:10])
         assert half.trained_on == 0.5
-        assert "about 50% of the text's long lines are text that the model was trained on" in str(half)
+        assert "about 50% of the text's long lines were in the training text" in str(half)
         assert cr.evaluate(one, ["short lines", "say nothing"]).trained_on is None
 
 
 def test_a_mixture_was_trained_on_the_texts_of_its_parts(lm: cr.LanguageModel) -> None:
     mixed = cr.mix([lm, cr.train("ngram", OTHERS, order=1, tokenizer=lm.tokenizer)], ["line 1 is short"])
     assert cr.evaluate(mixed, LINES + OTHERS).trained_on == 1
+
+
+def test_a_sample_that_cannot_be_read_says_nothing() -> None:
+    for wrong in ("no base64 at all", "AAAAA", 7):
+        assert sketches_in({SKETCH: wrong, "mixed": "x"}) == []
 
 
 def test_samples_of_long_texts_estimate_the_share() -> None:

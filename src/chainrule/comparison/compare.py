@@ -95,17 +95,8 @@ def compare(
     entries = find_ladder(ladder, kinds, task, progress)
     first = entries[0][0]
     is_of_text = first.measure is None
-    if include and not is_of_text:
-        raise ChainruleError("models that stand already are compared if they predict text: leave out include")
-    if curve and not is_of_text:
-        raise ChainruleError("learning curves are of language models: leave out the curve")
     equal = None if budget is None else EqualBudget.parse(budget)
-    if equal is not None and equal.limits_time and minutes is not None:
-        raise ChainruleError(f"the budget {budget} decides how long networks train: leave out the minutes")
-    if equal is not None and equal.limits_time and curve:
-        raise ChainruleError("on a learning curve networks have equal times: leave out the curve or the budget")
-    if seeds < 1 or (seeds > 1 and not is_of_text):
-        raise ChainruleError("seeds is 1 or more for models that predict text, and 1 for others")
+    _check_options(is_of_text, equal, minutes, seeds, curve, include)
     minutes = MINUTES if minutes is None and is_of_text else minutes
     _check_trainable(entries, device)
     on_parts = curve_jobs(entries) if curve else []
@@ -165,6 +156,27 @@ def compare(
         finished = _with_intervals(comparison, test_lines, out, seed)
         finished.write(out)
     return finished
+
+
+def _check_options(
+    is_of_text: bool,
+    equal: EqualBudget | None,
+    minutes: float | None,
+    seeds: int,
+    curve: bool,
+    include: Sequence[str | Path],
+) -> None:
+    """Refuse options that do not go together, before anything is read."""
+    if include and not is_of_text:
+        raise ChainruleError("models that stand already are compared if they predict text: leave out include")
+    if curve and not is_of_text:
+        raise ChainruleError("learning curves are of language models: leave out the curve")
+    if equal is not None and equal.limits_time and minutes is not None:
+        raise ChainruleError(f"a budget of {equal.unit} decides how long networks train: leave out the minutes")
+    if equal is not None and equal.limits_time and curve:
+        raise ChainruleError("on a learning curve networks have equal times: leave out the curve or the budget")
+    if seeds < 1 or (seeds > 1 and not is_of_text):
+        raise ChainruleError("seeds is 1 or more for models that predict text, and 1 for others")
 
 
 def _check_trainable(entries: Ladder, device: str) -> None:
@@ -269,7 +281,9 @@ def _with_intervals(comparison: Comparison, test: Corpus, out: Path, seed: int) 
     nats_D: list[np.ndarray] = []
     models: dict[int, list[int]] = {}  # the rows of nats_D that belong to a result: one for each of its trainings
     for number, one in enumerate(results):
-        kept = [read_surprisals(out, name, int(bytes_D.sum())) for name in one.surprisals] if one.loss else []
+        if one.loss is None:
+            continue
+        kept = [read_surprisals(out, name, int(bytes_D.sum())) for name in one.surprisals]
         found = [_per_document(one, bytes_D) for one in kept if one is not None]
         if found and np.isfinite(found).all():
             models[number] = list(range(len(nats_D), len(nats_D) + len(found)))

@@ -118,14 +118,7 @@ def caveats(every: Iterable[Measured]) -> list[str]:
     trained = [one.trained_on for one in every if one.trained_on is not None and one.trained_on > _WORTH_SAYING]
     if trained:
         share = f"{min(trained):.0%}" if len(set(trained)) == 1 else f"{min(trained):.0%} to {max(trained):.0%}"
-        of = (
-            "the model was"
-            if len(every) == 1
-            else "models were"
-            if len(trained) == len(every)
-            else "some models were"
-        )
-        found.append(f"about {share} of the text's long lines are text that {of} trained on")
+        found.append(f"about {share} of the text's long lines were in the training text")
     return found
 
 

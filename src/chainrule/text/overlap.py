@@ -9,6 +9,7 @@ import base64
 import re
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,7 @@ SKETCH = "corpus_lines"
 
 _LONG_LINE = 30  # bytes
 _MOST = 2048  # hashes of a sketch
-_ALIKE = bytes(
-    ord("0") if chr(b).isdigit() and b < 128 else ord(chr(b).lower()) if b < 128 else b for b in range(256)
-)
+_ALIKE = bytes.maketrans(b"123456789", b"0" * 9)
 _SPACES = re.compile(rb"[ \t]+")
 
 
@@ -47,7 +46,7 @@ def repeated_bytes(test: Corpus, train: Corpus) -> int:
 def _nearly(corpus: Corpus) -> Iterator[tuple[bytes, int]]:
     """Yield the long lines of a corpus, with all near-duplicates written alike, and their bytes."""
     for block in corpus.blocks():
-        for line in block.translate(_ALIKE).splitlines():
+        for line in block.lower().translate(_ALIKE).splitlines():
             if len(line) >= _LONG_LINE:
                 yield _SPACES.sub(b" ", line.strip()), len(line) + 1
 
@@ -89,7 +88,8 @@ def to_text(hashes: Hashes) -> str:
 
 def sketches_in(provenance: Mapping[str, Any]) -> list[Hashes]:
     """Return the samples of all training texts that the provenance of a model names; a mixture has several."""
-    found = [sketch for part in provenance.get("mixed", ()) for sketch in sketches_in(part)]
-    if isinstance(text := provenance.get(SKETCH), str):
-        found.append(np.frombuffer(base64.b64decode(text), "<u4").astype(np.uint32))
+    parts = provenance.get("mixed")
+    found = [sketch for part in (parts if isinstance(parts, list) else []) for sketch in sketches_in(part)]
+    with suppress(KeyError, ValueError, TypeError):  # a manifest that was edited by hand
+        found.append(np.frombuffer(base64.b64decode(provenance[SKETCH], validate=True), "<u4").astype(np.uint32))
     return found
