@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import json
 import math
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from benchmarks import defaults
 from benchmarks.ngram import gpu, main, score, suggesting
 from benchmarks.ngram.lab import Lab, Ran, has_kenlm, measure, size_of
 
@@ -113,3 +115,23 @@ def test_suggestions_are_the_same_but_for_equally_likely_words() -> None:
     assert not suggesting.same(found(a=0.5, b=0.2, c=0.1), found(a=0.5, c=0.2, b=0.1))
     assert not suggesting.same(found(a=0.5, b=0.2), found(a=0.5, b=0.21))
     assert not suggesting.same(found(a=0.5), found(a=0.5, b=0.2))
+
+
+def test_the_regret_of_defaults_is_measured_and_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("train.de", "val.de"):
+        (tmp_path / "multi30k").mkdir(exist_ok=True)
+        (tmp_path / "multi30k" / name).write_text(TEXT * 20)
+    options = ["feedforward", "--texts", "german", "--steps", "2", "--device", "cpu", "--data", str(tmp_path)]
+    record = tmp_path / "runs.jsonl"
+    defaults.main([*options, "--record", str(record)])
+    first, runs = capsys.readouterr().out, [json.loads(line) for line in record.read_text().splitlines()]
+    perplexities = {run["change"]: run["perplexity"] for run in runs}
+    assert {"plain", "half the rate", "twice the rate", "larger"} <= perplexities.keys()
+    assert len(set(perplexities.values())) > 3
+    regret = perplexities["plain"] / min(perplexities.values()) - 1
+    assert f"{regret:.1%}" in first
+    monkeypatch.setattr(defaults.cr, "train", None)  # a run that is kept is not repeated
+    defaults.main([*options, "--record", str(record)])
+    assert f"{regret:.1%}" in capsys.readouterr().out

@@ -97,6 +97,25 @@ def leaves_open(*names: str) -> Callable[[type[T]], type[T]]:
     return decorate
 
 
+# -- regularisation ---------------------------------------------------------------------------------------
+
+
+def regularisers(config: Any) -> list[str]:
+    """Return the names of a configuration's fields for dropout and penalties.
+
+    >>> regularisers(FeedforwardConfig())
+    ['dropout', 'token_dropout']
+    """
+    names = [field.name for field in dataclasses.fields(config)]
+    return [name for name in names if name.endswith("dropout") or name in ("alpha", "beta")]
+
+
+def weakened(config: T, strength: float) -> T:
+    """Return a configuration whose dropout and penalties are `strength` times as strong."""
+    shares = {name: getattr(config, name) for name in regularisers(config)}
+    return dataclasses.replace(config, **{name: strength * value for name, value in shares.items() if value})  # type: ignore[type-var]
+
+
 # -- sizes of tables --------------------------------------------------------------------------------------
 
 

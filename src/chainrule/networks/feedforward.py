@@ -10,13 +10,13 @@ With `direct`, x_t is connected to the logits as well, past the hidden layers: s
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from chainrule.networks.config import FeedforwardConfig
 from chainrule.networks.layers import Embedding, HiddenLayers, make_head
 from chainrule.networks.memory import LastTokens
 from chainrule.networks.network import Network, Reading, Table
-from chainrule.networks.regularise import EmbeddingDropout
+from chainrule.networks.regularise import Dropout, EmbeddingDropout
 
 
 class Feedforward(Network):
@@ -27,7 +27,7 @@ class Feedforward(Network):
         self.config, self.bos, self.window = config, bos, None
         self.embedding = Embedding(vocab_size, config.embedding, tied=config.tied)
         self.token_dropout = EmbeddingDropout(config.token_dropout)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.hidden = HiddenLayers(config)
         width = config.hidden + (config.inputs if config.direct else 0)
         self.projection, self.head = make_head(width, vocab_size, self.embedding.weight if config.tied else None)

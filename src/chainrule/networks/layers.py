@@ -10,6 +10,8 @@ from torch.nn import functional
 
 from chainrule.networks.config import HiddenLayersConfig, padded_size
 from chainrule.networks.loss import best_nats
+from chainrule.networks.precision import PlainProducts
+from chainrule.networks.regularise import Dropout
 
 
 class Embedding(nn.Module):
@@ -35,7 +37,7 @@ class HiddenLayers(nn.Module):
     def __init__(self, config: HiddenLayersConfig) -> None:
         super().__init__()
         self.activation = config.activation
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         sizes = [config.inputs, *[config.hidden] * (config.layers - 1)]
         linears = [nn.Linear(size, config.hidden) for size in sizes]
         for linear in linears:
@@ -51,7 +53,7 @@ class HiddenLayers(nn.Module):
         return features
 
 
-class Head(nn.Module):
+class Head(PlainProducts):
     """logits = W h + b; W may be the table of the embedding (tied).
 
     W has a few rows more than there are tokens, for speed. These padding rows are part of the softmax in training,

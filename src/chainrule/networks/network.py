@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from chainrule.arrays import PAD
 from chainrule.networks.layers import Head
 from chainrule.networks.memory import Memory
+from chainrule.networks.precision import PlainProducts
 
 
 class Reading(NamedTuple):
@@ -50,7 +51,7 @@ class Table(NamedTuple):
     """The name of the setting for its width."""
 
 
-class Trainable(nn.Module, ABC):
+class Trainable(PlainProducts, ABC):
     """A network that can be trained: it has a loss for the batches of its objective."""
 
     window: int | None

@@ -1,9 +1,12 @@
 """Regularisation: dropout and penalties that keep networks from overfitting (Merity and others 2018, AWD-LSTM).
 
-All of it is for training: in evaluation the modules here return their input unchanged.
+All of it is for training: in evaluation the modules here return their input unchanged. A module names its shares of
+dropout and its factors of penalties in `SHARES`, so that `regularise` can weaken them while the network is trained.
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,15 +15,32 @@ from torch.nn import functional
 from chainrule.networks.precision import wide_type
 
 
-class VariationalDropout(nn.Module):
-    """Dropout of the same features at every time step of a sequence (Gal and Ghahramani 2016).
+def regularise(network: nn.Module, strength: float) -> None:
+    """Set all dropout and penalties of a network to `strength` times what its configuration says."""
+    for module in network.modules():
+        whole: dict[str, float] = module.__dict__.setdefault("whole_shares", {})
+        for name in getattr(module, "SHARES", ()):
+            setattr(module, name, strength * whole.setdefault(name, getattr(module, name)))
 
-    With a new mask at each step, a recurrent layer would soon lose its memory.
-    """
+
+class Dropout(nn.Module):
+    """Dropout of single features."""
+
+    SHARES: ClassVar[tuple[str, ...]] = ("share",)
 
     def __init__(self, share: float) -> None:
         super().__init__()
         self.share = share
+
+    def forward(self, features: Tensor) -> Tensor:
+        return functional.dropout(features, self.share) if self.training and self.share else features
+
+
+class VariationalDropout(Dropout):
+    """Dropout of the same features at every time step of a sequence (Gal and Ghahramani 2016).
+
+    With a new mask at each step, a recurrent layer would soon lose its memory.
+    """
 
     def forward(self, features_BTD: Tensor) -> Tensor:
         if not self.training or not self.share:
@@ -32,6 +52,8 @@ class VariationalDropout(nn.Module):
 
 class EmbeddingDropout(nn.Module):
     """Dropout of whole embeddings: a token that is dropped is dropped everywhere in the batch."""
+
+    SHARES: ClassVar[tuple[str, ...]] = ("share",)
 
     def __init__(self, share: float) -> None:
         super().__init__()

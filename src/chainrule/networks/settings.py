@@ -7,7 +7,7 @@ begins: the class of a kind declares the sizes to choose from, and the values th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from chainrule.errors import SettingsError
@@ -20,13 +20,14 @@ from chainrule.networks.config import (
     HiddenLayersConfig,
     RecurrentConfig,
     leaves_open,
+    regularisers,
     share,
     size,
 )
 from chainrule.networks.defaults import Cost, RunEstimate, Values, batch_size, dropout_share, least_batch
 from chainrule.networks.training_settings import DECAYING, LEARNING_RATES, Optimiser, TrainingSettings
 from chainrule.networks.transformer.config import AS_PRESET, Preset, TransformerConfig
-from chainrule.settings import Groups, setting
+from chainrule.settings import Groups, open_names, setting
 from chainrule.system.devices import has_torch
 
 BLOCK_RATES = {"muon": 0.064, "adam": 0.032, "adamw": 0.032}
@@ -44,7 +45,7 @@ _masked_share = Bounds("above 0 and below 1", lambda value: 0 < value < 1)
 
 
 @dataclass(frozen=True)
-@leaves_open("batch", "learning_rate", "schedule")
+@leaves_open("batch", "learning_rate", "schedule", "regularise")
 class NeuralSettings(TrainingSettings):
     """The settings of every neural kind, beside those of its architecture."""
 
@@ -74,7 +75,14 @@ class NeuralSettings(TrainingSettings):
             "batch": batch_size(run),
             "learning_rate": LEARNING_RATES.get(self.optimiser),
             "schedule": "linear",
+            "regularise": "as-needed" if self.leaves_regularisation_open else "always",
         }
+
+    @property
+    def leaves_regularisation_open(self) -> bool:
+        """True if no dropout or penalty that a rule would choose has a value yet."""
+        chosen = {field.name for field in fields(self) if field.metadata.get("open")} & {*regularisers(self)}
+        return bool(chosen) and chosen <= {*open_names(self)}
 
     def set_or(self, name: str, otherwise: Any) -> Any:
         """Return the value of a setting; the other value while it is left open."""

@@ -13,6 +13,7 @@ Optimiser = Literal["sgd", "momentum", "rmsprop", "adam", "adamw", "muon"]
 Schedule = Literal["constant", "cosine", "linear", "stable-decay"]
 Precision = Literal["auto", "float32", "bfloat16", "float8"]
 Averaging = Literal["none", "ema", "tail"]
+Regularise = Literal["always", "as-needed"]
 Logger = Literal["none", "tensorboard", "wandb", "trackio", "mlflow"]
 
 LEARNING_RATES = {"sgd": 1.0, "momentum": 0.3, "rmsprop": 1e-3, "adam": 2e-3, "adamw": 2e-3, "muon": 4e-3}
@@ -50,7 +51,7 @@ class TrainingSettings(Checked):
         "duration": ("epochs", "steps", "minutes", "patience"),
         "batches": ("batch", "length", "vary_length"),
         "optimisation": ("optimiser", "learning_rate", "beta1", "beta2", "clip", "average"),
-        "regularisation": ("weight_decay",),
+        "regularisation": ("weight_decay", "regularise"),
         "schedule": ("schedule", "warmup"),
         "hardware": ("device_batch", "precision", "compile", "parallel"),
         "records of the run": ("validate_every", "checkpoint_minutes", "sample_every", "logger", "tensorboard"),
@@ -76,6 +77,9 @@ class TrainingSettings(Checked):
     weight_decay: float | None = from_zero(
         None,
         "how fast matrices shrink; sgd, momentum, rmsprop, adam: the weight of L2; none: 0.1 for adamw and muon",
+    )
+    regularise: Regularise = setting(  # noqa: RUF009
+        "always", "dropout and penalties all along; as-needed: in proportion to the overfitting that is measured"
     )
     beta1: float = share(0.9, "share of the mean gradient that momentum, adam and adamw keep at a step")
     beta2: float = share(0.95, "share of the mean squared gradient that adam and adamw keep at a step")

@@ -5,6 +5,7 @@ In reading order:
     kinds.py          the kinds of network that can be trained, and how to add one
     train.py          the training of a network, from its beginning or a checkpoint to its best weights
     loop.py           the training loop: steps, validations, checkpoints
+    regularisation.py how strong regularisation is, by the overfitting that a run measures
     run_state.py      the state of a run, and the decisions made before its first step
     examples.py       what a network learns from: a text, or sources and their targets
     layouts.py        how a text is cut into rows, batches and epochs

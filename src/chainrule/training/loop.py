@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 from chainrule.contract.kinds import TrainingData
 from chainrule.errors import Interrupted, SettingsError, TrainingError
+from chainrule.networks.config import regularisers
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.system.progress import Task
 from chainrule.system.signals import Interrupts
@@ -54,6 +55,17 @@ class Job:
         """True if there are checkpoints, which only the first of many processes writes."""
 
     @property
+    def watches_overfitting(self) -> bool:
+        """True if the strength of regularisation follows the overfitting that is measured."""
+        settings = self.settings
+        is_any = any(getattr(settings, name) for name in regularisers(settings))
+        return settings.regularise == "as-needed" and is_any and self.valid is not None
+
+    def training_sample(self, tokens: int) -> Feed:
+        """Return a sample of about `tokens` tokens of the training text."""
+        return self.texts.train.sampled(tokens).feed(self.engine, self.settings, self.data.seed)
+
+    @property
     def autotune(self) -> Autotune:
         return Autotune(self.engine, self.settings, self.train, self.valid)
 
@@ -72,6 +84,11 @@ class Loop:
     ) -> None:
         self.job, self.state, self.best, self.is_decided = job, state, best, is_decided
         self.valid = job.held_out(state.decisions.validation_tokens)
+        self.seen: Feed | None = None
+        """A sample of the training text as large as the held-out one, if overfitting is measured."""
+        if job.watches_overfitting and self.valid is not None:
+            self.seen = job.training_sample(self.valid.layout.tokens)
+        job.engine.regularise(state.overfitting.strength)
         self.pace = Pace.of(state.total, job.settings.minutes)
         self.log = MetricsLog(job.engine, job.data.progress)
         # a run of a given number of steps keeps its threads, and so its sums bit for bit
@@ -116,6 +133,7 @@ class Loop:
                     note = f"{error}; the training has finished, and the model is complete"
                     job.data.progress.note(note)
         finally:
+            job.engine.regularise(1.0)
             self.log.close()
 
     def _open_log(self) -> None:
@@ -186,6 +204,8 @@ class Loop:
             self._read(task)
         if is_validation_due:
             self._validate()
+        elif self.seen is not None and self.state.epoch >= self.state.overfitting.next_epoch:
+            self._adapt_regularisation()
         if received is not None:
             raise Interrupted(self._save_before_stopping(), received)
         if is_time_to_save:
@@ -262,7 +282,24 @@ class Loop:
                 text = job.sample()
                 self.log.record("sample", {"step": state.step, "text": text})
                 job.data.progress.note(f"step {state.step} writes: {text}")
+        if self.seen is not None and state.epoch > 0 and not self.is_over:
+            self._adapt_regularisation(loss)
         state.seconds = self._tick() - self.began
+        self.log.ignore_time()
+
+    def _adapt_regularisation(self, held_out: float | None = None) -> None:
+        """Measure overfitting, and set the strength of regularisation; `held_out` is a loss that is known."""
+        assert self.seen is not None and self.valid is not None
+        state, engine = self.state, self.job.engine
+        with engine.measuring():
+            held_out = engine.mean_nats(self.valid) if held_out is None else held_out
+            gap = held_out - engine.mean_nats(self.seen)
+        before, strength = state.overfitting.strength, state.overfitting.measured(gap, state.epoch)
+        if strength != before:
+            engine.regularise(strength)
+        figures = {"step": state.step, "epoch": state.epoch, "gap": gap, "strength": strength}
+        self.log.record("regularisation", figures)
+        self._tick()
         self.log.ignore_time()
 
     def _save_before_stopping(self) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
+from chainrule.training.regularisation import Overfitting
+
 
 class Mode(NamedTuple):
     """How an engine computes steps; the tape has only the default mode."""
@@ -74,13 +76,15 @@ class RunState:
     """True if the run ended before its last step, because the validation loss got no better."""
     validated: float = 0.0
     """The value of `seconds` at the last validation."""
+    overfitting: Overfitting = field(default_factory=Overfitting)
     history: list[dict[str, Any]] = field(default_factory=list)
     """Loss in training and in validation, at each validation."""
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> RunState:
         """Return the state that `to_json` described."""
-        return cls(**{**values, "decisions": Decisions(**values["decisions"])})
+        overfitting = Overfitting(**values.get("overfitting", {}))
+        return cls(**{**values, "decisions": Decisions(**values["decisions"]), "overfitting": overfitting})
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as plain values."""

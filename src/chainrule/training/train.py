@@ -15,6 +15,7 @@ from chainrule.training.engines.base import Engine, Snapshot, Weights
 from chainrule.training.examples import Texts, texts_of
 from chainrule.training.loop import BEST, Job, Loop
 from chainrule.training.planning import Pace, after_training, before_training
+from chainrule.training.regularisation import Overfitting
 from chainrule.training.run_state import RunState
 
 
@@ -70,7 +71,7 @@ def _begin(job: Job, began: float) -> Loop:
         return _resume(job, found, began)
     if job.data.resume:
         job.data.progress.note(f"{job.data.run}: there is no checkpoint: training begins anew")
-    state = RunState(job.autotune.decide())
+    state = RunState(job.autotune.decide(), overfitting=Overfitting(0.0 if job.watches_overfitting else 1.0))
     if job.valid is None:
         job.data.progress.note("there is no held-out text: the last weights are kept, not the best ones")
     length, window = job.train.layout.size.length, job.engine.window

@@ -21,7 +21,7 @@ from chainrule.autodiff.tape.losses import SoftmaxCrossEntropy
 from chainrule.autodiff.tape.modules import Add, Embedding, Linear, Multiply, Scale
 from chainrule.autodiff.tape.nodes import Array, Node, Parameter, Value
 from chainrule.autodiff.tape.tape import Module
-from chainrule.networks.config import padded_size
+from chainrule.networks.config import padded_size, weakened
 from chainrule.networks.memory import Memory
 
 Randomness: TypeAlias = Generator | None
@@ -55,12 +55,14 @@ class TapeLoss(NamedTuple):
 class TapeNetwork(ABC):
     """A network that reads tokens one after the other."""
 
+    config: Any
+    """Its configuration, with dropout and penalties as they are now."""
     table_setting = "embedding"
     """The name of the setting for the width of the embedding table."""
 
     def __init__(self, config: Any, vocab_size: int, bos: int, tensors: Mapping[str, Array]) -> None:
         """The tensors are not copied: training updates them in place."""
-        self.config: Any = config
+        self.config = self.whole_config = config
         self.vocab_size, self.bos, self.tied = vocab_size, bos, config.tied
         self.window: int | None = getattr(config, "window", None)
         """The most tokens that the network reads; None if there is no bound."""
@@ -142,6 +144,10 @@ class TapeNetwork(ABC):
             if penalty is not None:
                 module = Add().apply_fwd(nats, Scale(targets / total).apply_fwd(penalty))
         return TapeLoss(module, float(nats.out_tensor), reading.memory)
+
+    def regularise(self, strength: float) -> None:
+        """Set all dropout and penalties to `strength` times what the configuration says."""
+        self.config = weakened(self.whole_config, strength)
 
     def penalise(self, activations: Any, is_token_BT: Array) -> Module | None:
         """The penalty that regularisation adds to the mean loss of the tokens; None if there is none."""

@@ -8,11 +8,9 @@ dropped (weight dropout), or all cast to the dtype of autocast.
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,11 +21,12 @@ from chainrule.networks.config import GATES, CellName
 from chainrule.networks.precision import working_type
 from chainrule.networks.recurrent import cells
 from chainrule.networks.recurrent.cells import CellState, CellWeights, keep_where, read_by_steps
-from chainrule.system.devices import IS_ARM
 
 
 class FusedLayer(nn.Module):
     """One recurrent layer, computed by torch's fused function for its cell."""
+
+    SHARES: ClassVar[tuple[str, ...]] = ("weight_dropout",)
 
     def __init__(
         self, cell: CellName, activation: Literal["tanh", "relu"], below: int, width: int, weight_dropout: float
@@ -50,10 +49,7 @@ class FusedLayer(nn.Module):
         weights = list(self._weights(dtype))
         x_BTD, state = x_BTD.to(dtype), tuple(part_BH.to(dtype) for part_BH in state)
         hx = [part_BH[None].contiguous() for part_BH in state]
-        with (
-            torch.autocast(x_BTD.device.type, enabled=False) if is_autocast else contextlib.nullcontext(),
-            _plain_products() if self.cell == "lstm" and IS_ARM else contextlib.nullcontext(),
-        ):
+        with torch.autocast(x_BTD.device.type, enabled=False) if is_autocast else contextlib.nullcontext():
             if lengths_B is not None and x_BTD.shape[1] > 1:
                 out_BTH, new = self._read_packed(x_BTD, hx, lengths_B, weights)
             else:
@@ -119,36 +115,6 @@ class FusedLayer(nn.Module):
         if self.cell == "lstm":
             # a forget gate that begins open lets gradients through (Jozefowicz and others 2015)
             nn.init.ones_(weights.b.chunk(4)[1])
-
-
-@dataclass
-class _Flag:
-    """The number of threads that turned oneDNN off, and its value before."""
-
-    blocks: int = 0
-    was_on: bool = True
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
-_flag = _Flag()
-
-
-@contextlib.contextmanager
-def _plain_products() -> Iterator[None]:
-    """Turn off oneDNN's fused LSTM: on ARM it takes twice as long as the matrix products it is made of."""
-    # the flag is one for all threads: the first block turns it off, the last one that ends puts it back
-    with _flag.lock:
-        if _flag.blocks == 0:
-            _flag.was_on = torch._C._get_mkldnn_enabled()
-            torch._C._set_mkldnn_enabled(False)  # as torch.backends.mkldnn.flags does, which warns of other flags
-        _flag.blocks += 1
-    try:
-        yield
-    finally:
-        with _flag.lock:
-            _flag.blocks -= 1
-            if _flag.blocks == 0:
-                torch._C._set_mkldnn_enabled(_flag.was_on)
 
 
 def _functions(cell: CellName, activation: str) -> tuple[Callable[..., Any], cells.Step]:

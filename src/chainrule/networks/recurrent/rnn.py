@@ -8,6 +8,8 @@ cells.py has the equations of a layer, fused_layer.py computes them fast.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -22,9 +24,12 @@ from chainrule.networks.regularise import EmbeddingDropout, VariationalDropout, 
 class Recurrent(Network):
     """A network of recurrent layers, which reads one token after the other."""
 
+    SHARES: ClassVar[tuple[str, ...]] = ("alpha", "beta")
+
     def __init__(self, config: RecurrentConfig, vocab_size: int, bos: int) -> None:
         super().__init__()
         self.config, self.window = config, None
+        self.alpha, self.beta = config.alpha, config.beta
         self.embedding = Embedding(vocab_size, config.embedding, tied=config.tied)
         widths = config.widths
         self.layers = nn.ModuleList(
@@ -76,4 +81,4 @@ class Recurrent(Network):
         return Reading(self.projection(dropped_BTD), RecurrentMemory(tuple(states)), activations)
 
     def penalise(self, activations: tuple[Tensor, Tensor], is_token_BT: Tensor) -> Tensor | None:
-        return activation_penalty(*activations, is_token_BT, self.config.alpha, self.config.beta)
+        return activation_penalty(*activations, is_token_BT, self.alpha, self.beta)

@@ -25,7 +25,7 @@ from chainrule.networks.network import Reading, Table
 from chainrule.networks.recurrent.both_ways import BothWays
 from chainrule.networks.recurrent.cells import CellState
 from chainrule.networks.recurrent.fused_layer import FusedLayer
-from chainrule.networks.regularise import EmbeddingDropout, VariationalDropout
+from chainrule.networks.regularise import Dropout, EmbeddingDropout, VariationalDropout
 from chainrule.networks.seq2seq.alignment import Alignment
 from chainrule.networks.seq2seq.config import Seq2SeqSettings
 from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder, SourcedMemory, Sources
@@ -71,7 +71,7 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         self.projection, self.head = make_head(width, vocab_size, tied_to, extra)
         self.head.measured += extra if config.pretrain == "spans" else 0
         self.token_dropout = EmbeddingDropout(config.token_dropout)
-        self.dropout, self.input_dropout = nn.Dropout(config.dropout), VariationalDropout(config.dropout)
+        self.dropout, self.input_dropout = Dropout(config.dropout), VariationalDropout(config.dropout)
 
     def table(self) -> Table:
         return Table(self.embedding.weight, self.embedding.scale, "width")

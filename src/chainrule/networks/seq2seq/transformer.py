@@ -73,7 +73,7 @@ class TransformerEncoderDecoder(EncoderDecoder):
     def _seen(self, sources: Sources, kept: Kept = None) -> Callable[[int], SourceView]:
         """Return the view of the sources by each layer, as a function of the layer."""
         seen = sources.seen()
-        dropout = self.decoder.config.attention_dropout if self.training else 0.0
+        dropout = self.decoder.attention_dropout if self.training else 0.0
 
         def of_layer(layer: int) -> SourceView:
             k_NSGK, v_NSGK = seen.arrays[2 * layer : 2 * layer + 2]

@@ -17,7 +17,7 @@ from chainrule.arrays import PAD
 from chainrule.networks.layers import Head
 from chainrule.networks.network import BatchLoss, Table, Trainable
 from chainrule.networks.recurrent.both_ways import BothWays
-from chainrule.networks.regularise import VariationalDropout
+from chainrule.networks.regularise import Dropout, VariationalDropout
 from chainrule.networks.tagging.config import TaggerSettings, WordInputs
 from chainrule.networks.tagging.words import WordFeatures
 from chainrule.networks.transformer.stack import Encoder, Layers
@@ -41,7 +41,7 @@ class TaggerNetwork(Trainable):
             self.layers = (BlocksOfWords if config.cell == "transformer" else RecurrentLayers)(
                 config, self.words.width
             )
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.input_dropout = VariationalDropout(config.dropout)
         # not named head: a head predicts tokens of the text
         self.tag_head = Head(config.width if config.layers else self.words.width, tags, bias=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -41,6 +42,8 @@ class FeedForward(nn.Module):
 
     φ is that of `activate`.
     """
+
+    SHARES: ClassVar[tuple[str, ...]] = ("dropout",)
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -82,6 +85,8 @@ class Block(nn.Module):
 
     The block of a decoder that looks at a source has cross-attention between the two.
     """
+
+    SHARES: ClassVar[tuple[str, ...]] = ("dropout", "layer_dropout")
 
     def __init__(self, config: TransformerConfig, *, crosses: bool = False) -> None:
         super().__init__()

@@ -82,7 +82,7 @@ class Transformer(Stack, Network):
 
     def _attending(self, places: slice | Tensor, span: int, device: torch.device) -> Attend:
         """Return the function for causal attention of the tokens at these positions to the first `span` keys."""
-        dropout = self.config.attention_dropout if self.training else 0.0
+        dropout = self.attention_dropout if self.training else 0.0
         is_usual = isinstance(places, slice) and places == slice(0, self.config.window)
         if isinstance(places, slice):
             if self.positions.slopes_H is None and places.stop - places.start in (1, span):

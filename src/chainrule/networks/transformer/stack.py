@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +28,7 @@ Views: TypeAlias = Callable[[int], SourceView] | None
 class Layers(nn.Module):
     """Positions and blocks: features in, features out."""
 
+    SHARES: ClassVar[tuple[str, ...]] = ("attention_dropout", "embedding_dropout")
     config: TransformerConfig
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -36,6 +37,7 @@ class Layers(nn.Module):
 
     def _make(self, config: TransformerConfig, *, crosses: bool) -> None:
         self.config = config
+        self.attention_dropout, self.embedding_dropout = config.attention_dropout, config.embedding_dropout
         self.positions = Positions(config)
         self.embedding_norm = Norm(config) if config.embedding_norm else None
         self.blocks = nn.ModuleList(Block(config, crosses=crosses) for _ in range(config.layers))
@@ -71,8 +73,8 @@ class Layers(nn.Module):
 
     def through(self, x_BTD: Tensor, places: slice | Tensor, attends: Attends, source: Views = None) -> Tensor:
         """Return Norm(xᴸ), the output of the blocks for x⁰ at these positions; layer l attends by `attends(l)`."""
-        if self.config.embedding_dropout and self.training:
-            x_BTD = F.dropout(x_BTD, self.config.embedding_dropout)
+        if self.embedding_dropout and self.training:
+            x_BTD = F.dropout(x_BTD, self.embedding_dropout)
         rotation = self.positions.rotation(places)
         for layer, block in enumerate(self.blocks):
             x_BTD = block(x_BTD, rotation, attends(layer), None if source is None else source(layer))
@@ -96,7 +98,7 @@ class Layers(nn.Module):
         if is_token_BS is None and self.positions.slopes_H is not None:
             is_token_BS = torch.ones((B, S), dtype=torch.bool, device=x_BSD.device)
         mask = None if is_token_BS is None else self.positions.mask_of_tokens(is_token_BS)
-        dropout = self.config.attention_dropout if self.training else 0.0
+        dropout = self.attention_dropout if self.training else 0.0
         attend = partial(fused_attention, mask=mask, dropout=dropout, is_usual=self.config.window == S)
         return self.through(x_BSD, slice(0, S), lambda layer: attend)
 

@@ -160,6 +160,10 @@ class Engine(ABC):
         """Drop the memory carried from batch to batch: in the next step every row begins a new sequence."""
         self.memories = []
 
+    @abstractmethod
+    def regularise(self, strength: float) -> None:
+        """Set all dropout and penalties to `strength` times what the settings say, for the steps that follow."""
+
     def average_weights(self, step: int, expected: float, stalled: int) -> None:  # noqa: B027 (nor averages)
         """Update the averaged weights after `step` steps of the `expected` number.
 

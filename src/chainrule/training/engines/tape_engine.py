@@ -155,6 +155,9 @@ class TapeEngine(Engine):
     def learning_rate(self) -> float:
         return self.optimiser.rate
 
+    def regularise(self, strength: float) -> None:
+        self.network.regularise(strength)
+
     # -- validations --------------------------------------------------------------------------------------
 
     def mean_nats(self, feed: Feed, most_steps: int | None = None) -> float:

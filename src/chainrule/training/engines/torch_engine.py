@@ -20,6 +20,8 @@ from chainrule.inference.neural_model import NeuralModel
 from chainrule.inference.torch_model import load_network
 from chainrule.networks.loss import BLOCK
 from chainrule.networks.network import Trainable
+from chainrule.networks.precision import plain_products
+from chainrule.networks.regularise import regularise
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.system.devices import choose_device, current_device, peak_flops, peak_memory
 from chainrule.training.checkpoints.flatten import by_part, flatten, rebuild
@@ -113,10 +115,9 @@ class TorchEngine(Engine):
 
     def choose_mode(self, feed: Feed, timer: Timer) -> Mode:
         settings, layout = self.settings, feed.layout
-        is_varied = self.window is None or self.network.reads_two_sides
-        if settings.compile == "auto" and is_varied and not (layout.one_shape or layout.carries):
-            # a recurrent network that reads lines of many lengths would be compiled again and again, and so would
-            # one that reads two sides of many lengths
+        if settings.compile == "auto" and (self.window is None or self.network.reads_two_sides):
+            # the layers of a recurrent network are fused functions of torch already; and a network that reads lines
+            # of many lengths, or two sides of many lengths, would be compiled again and again
             settings = replace(settings, compile="no")
         if self.team.shards and settings.compile == "auto":
             settings = replace(settings, compile="no")  # weights that are gathered and dropped cannot be compiled
@@ -146,6 +147,7 @@ class TorchEngine(Engine):
 
     # -- steps --------------------------------------------------------------------------------------------
 
+    @plain_products()
     def take_step(self, feed: Feed, step: Step, rate: float, place: Place) -> None:
         step = self.stepper.filled(step, feed.layout)
         self._rows = [len(rows.starts_B) for rows in step.parts]
@@ -182,6 +184,10 @@ class TorchEngine(Engine):
     def learning_rate(self) -> float:
         return self.optimiser.rate
 
+    def regularise(self, strength: float) -> None:
+        regularise(self.network, strength)
+        self.stepper.graph = None  # it has the shares of before
+
     def average_weights(self, step: int, expected: float, stalled: int) -> None:
         self.average.update(step, expected, stalled)
 
@@ -216,6 +222,7 @@ class TorchEngine(Engine):
         )
 
     @torch.no_grad()
+    @plain_products()
     def _mean_nats(self, feed: Feed, steps: list[Step]) -> float:
         wide = torch.float32 if self.torch_device.type == "mps" else torch.float64
         nats = torch.zeros((), device=self.torch_device, dtype=wide)

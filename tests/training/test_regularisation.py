@@ -1,0 +1,102 @@
+"""Regularisation as it is needed: its strength follows the overfitting that a run measures."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.training.test_resume import stopping
+
+import chainrule as cr
+from chainrule.errors import Interrupted
+from chainrule.networks.config import regularisers, weakened
+from chainrule.networks.settings import FeedforwardSettings, LstmSettings, TransformerSettings
+from chainrule.training.regularisation import MUCH, Overfitting
+
+ENGINES = [pytest.param("torch", id="torch"), "tape"]
+SMALL = {"hidden": 32, "embedding": 16, "layers": 1, "batch": 128, "learning_rate": 0.02, "input_dropout": 0.3}
+
+
+def random_lines(count: int, seed: int = 0) -> list[str]:
+    """Lines without any rule, which can only be learned by heart."""
+    draw = random.Random(seed)
+    return ["".join(draw.choice("abcdefgh") for _ in range(12)) for _ in range(count)]
+
+
+def ruled_lines(count: int) -> list[str]:
+    """Lines of which all letters follow from the first."""
+    return ["".join(chr(ord("a") + (start + i) % 8) for i in range(12)) for start in range(count)]
+
+
+def strengths(lines: list[str], held_out: list[str], folder: Path, engine: str, **settings: Any) -> list[float]:
+    """Train a small LSTM, and return the strengths of its regularisation, one for each measurement."""
+    chosen = {**SMALL, "engine": engine, "regularise": "as-needed", "epochs": 12, **settings}
+    cr.train("lstm", lines, valid=held_out, tokenizer="char", run=folder, **chosen)
+    records = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [record["strength"] for record in records if record["what"] == "regularisation"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_network_that_learns_by_heart_is_regularised(engine: str, tmp_path: Path) -> None:
+    found = strengths(random_lines(40), random_lines(200, seed=1), tmp_path / "run", engine, epochs=40)
+    assert found[0] == 0 and found[-1] == 1
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_network_that_learns_a_rule_is_not_regularised(engine: str, tmp_path: Path) -> None:
+    found = strengths(ruled_lines(96), ruled_lines(48), tmp_path / "run", engine)
+    assert len(found) >= 3 and found[-1] == 0 and max(found) < 1
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_run_that_is_resumed_goes_on_with_its_strength(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupted run ends with the same weights to the last bit, although the strength changed before."""
+
+    def trained(folder: str, **more: Any) -> dict[str, np.ndarray]:
+        settings = {**SMALL, "engine": engine, "regularise": "as-needed", "epochs": 40}
+        lines, held_out = random_lines(40), random_lines(200, seed=1)
+        lm = cr.train("lstm", lines, valid=held_out, tokenizer="char", run=tmp_path / folder, **settings, **more)
+        return lm.tensors()
+
+    whole = trained("whole")
+    steps = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
+    changed = next(record["step"] for record in steps if record.get("strength", 0) == 1)
+    with monkeypatch.context() as patched:
+        stopping(patched, at=changed + 3, number=signal.SIGTERM)
+        with pytest.raises(Interrupted):
+            trained("parts")
+    for name, weight in trained("parts", resume=True).items():
+        np.testing.assert_array_equal(weight, whole[name])
+
+
+def test_dropout_that_the_user_sets_is_there_from_the_beginning() -> None:
+    assert LstmSettings().leaves_regularisation_open
+    assert TransformerSettings().leaves_regularisation_open
+    assert not TransformerSettings(dropout=0.2).leaves_regularisation_open
+    assert not FeedforwardSettings(dropout=0.0).leaves_regularisation_open
+
+
+def test_a_network_is_trained_with_shares_that_are_weaker_and_ends_with_its_own() -> None:
+    torch_network = cr.train("lstm", ruled_lines(20), tokenizer="char", engine="torch", steps=2, **SMALL).network
+    tape_network = cr.train("lstm", ruled_lines(20), tokenizer="char", engine="tape", steps=2, **SMALL).network
+    assert torch_network.input_dropout.share == tape_network.config.input_dropout == 0.3
+
+
+def test_weaker_settings_have_weaker_dropout_and_penalties_only() -> None:
+    full = LstmSettings(input_dropout=0.4, alpha=2.0, hidden=8, warmup=0.2)
+    half = weakened(full, 0.5)
+    assert (half.input_dropout, half.alpha, half.hidden, half.warmup) == (0.2, 1.0, 8, 0.2)
+    assert weakened(full, 1.0) == full
+    assert "weight_dropout" in regularisers(full) and "weight_decay" not in regularisers(full)
+
+
+def test_the_strength_rises_at_once_and_falls_slowly() -> None:
+    run = Overfitting(strength=0.0)
+    assert [run.measured(gap, epoch) for epoch, gap in enumerate([0.0, 2 * MUCH, 0.0, 0.0])] == [0, 1, 0.75, 0.5]
