@@ -42,14 +42,7 @@ if TYPE_CHECKING:
 @texts.corpus_options
 @opt.compute
 @opt.json
-def correct(
-    folders_and_text: tuple[str, ...],
-    errors: str | None,
-    evaluate: str | None,
-    clean: str | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def correct(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Correct the spelling of TEXT with the model in DIR, whose tokens are words.
 
     For each word: the one of the vocabulary within two edits (a letter left out, put in, replaced, or two swapped)
@@ -70,25 +63,26 @@ def correct(
     from chainrule.tasks.spelling.channel import Channel, read_misspellings
     from chainrule.tasks.spelling.correct import Corrector
 
+    errors, evaluate, clean = (options[name] for name in ("errors", "evaluate", "clean"))
     given = {name: options[name] for name in ("keep", "new", "lm_weight", "beams")}
-    chosen = {name: value for name, value in given.items() if value is not None}
-    channel = None if errors is None else Channel.learned(read_misspellings(errors))
+    chosen: Any = {name: value for name, value in given.items() if value is not None}
+    chosen["channel"] = None if errors is None else Channel.learned(read_misspellings(errors))
+
+    def corrector(folder: str) -> Corrector:
+        return Corrector(opt.load_model(folder, options, "language"), **chosen)
+
     if evaluate is not None or clean is not None:
-        correctors = (
-            (folder, Corrector(opt.load_model(folder, options, "language"), channel=channel, **chosen))
-            for folder in folders_and_text
-        )
-        _measure(correctors, evaluate, None if clean is None else texts.open_corpus(options, clean), as_json)
+        right = None if clean is None else texts.open_corpus(options, clean)
+        _measure(((folder, corrector(folder)) for folder in folders_and_text), evaluate, right, as_json)
         return
     folder, *given_texts = folders_and_text
     if len(given_texts) > 1:
         raise click.UsageError(f"Got unexpected extra arguments ({' '.join(given_texts[1:])})")
     text = given_texts[0] if given_texts else "-"
-    corrector = Corrector(opt.load_model(folder, options, "language"), channel=channel, **chosen)
     if text == "-":
-        corrections = corrector.correct(texts.standard_input(), at_once=1)
+        corrections = corrector(folder).correct(texts.standard_input(), at_once=1)
     else:
-        corrections = corrector.correct(texts.lines_of_corpus(texts.open_text(options, text)))
+        corrections = corrector(folder).correct(texts.lines_of_corpus(texts.open_text(options, text)))
     for one in corrections:
         if as_json:
             echo_json(one.to_json())

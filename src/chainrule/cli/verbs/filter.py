@@ -10,7 +10,6 @@ import click
 
 import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.options.executors import executor_options, opened_workers
 from chainrule.cli.options.texts import corpus_argument, corpus_options, note_terminal_input, open_corpus
 from chainrule.cli.output import WAITING, count, echo, echo_json, number, terminal_progress
 
@@ -29,16 +28,9 @@ from chainrule.cli.output import WAITING, count, echo, echo_json, number, termin
 @opt.overwrite("a file")
 @corpus_options
 @opt.compute
-@executor_options
+@opt.executor_options
 @opt.json
-def filter_verb(
-    folder: str,
-    corpus: tuple[str, ...],
-    keep: float | None,
-    max_perplexity: float | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def filter_verb(folder: str, corpus: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Keep the documents of CORPUS that the model in DIR finds fluent.
 
     A document is a line of a text file, an object of a .jsonl file, a row of a .csv, .tsv or .parquet file. It is
@@ -53,6 +45,7 @@ def filter_verb(
     """
     from chainrule.tasks.filtering.writing import check_forms
 
+    keep, max_perplexity = options["keep"], options["max_perplexity"]
     if (keep is None) == (max_perplexity is None):
         raise click.UsageError("choose --keep SHARE or --max-perplexity P")
     target, paragraphs = None if options["out"] == "-" else options["out"], options["paragraphs"]
@@ -66,7 +59,7 @@ def filter_verb(
         texts = open_corpus(options, *corpus)
         WAITING.end()
         check_forms(texts, target or sys.stdout.buffer)
-        with opened_workers(folder, options) as workers:
+        with opt.opened_workers(folder, options) as workers:
             filtered = cr.tasks.filter_corpus(
                 lm,
                 texts,

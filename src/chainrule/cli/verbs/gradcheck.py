@@ -40,14 +40,19 @@ def gradcheck(
 
     reports = every_check(names, eps=eps, tolerance=tolerance, seed=seed, progress=terminal_progress())
     if as_json:
-        print_json([_record(report) for report in reports])
+        print_json(
+            [
+                {"name": one.name, "passed": one.passed, "tolerance": one.tolerance, "inputs": _inputs(one)}
+                for one in reports
+            ]
+        )
     else:
         _print(reports)
     ctx.exit(0 if all(report.passed for report in reports) else 1)
 
 
-def _record(report: GradientReport) -> dict[str, Any]:
-    inputs = [
+def _inputs(report: GradientReport) -> list[dict[str, Any]]:
+    return [
         {
             "input": one.name,
             "shape": list(one.shape),
@@ -60,13 +65,6 @@ def _record(report: GradientReport) -> dict[str, Any]:
         }
         for one in report.inputs
     ]
-    return {"name": report.name, "passed": report.passed, "tolerance": report.tolerance, "inputs": inputs}
-
-
-def _inputs(report: GradientReport) -> str:
-    """Name the inputs, or their number if there are many, as in a network."""
-    names = [one.name for one in report.inputs]
-    return ", ".join(names) if len(names) <= _MOST else f"{len(names)} parameters"
 
 
 def _print(reports: list[GradientReport]) -> None:
@@ -74,9 +72,10 @@ def _print(reports: list[GradientReport]) -> None:
     for place, report in enumerate(reports):
         if not report.passed:
             styles[place] = "bold red"
+        names = [one.name for one in report.inputs]
+        inputs = ", ".join(names) if len(names) <= _MOST else f"{len(names)} parameters"
         entries = f"{sum(one.entries for one in report.inputs):,}"
-        passed = "pass" if report.passed else "FAIL"
-        rows.append([report.name, _inputs(report), entries, f"{report.error:.1e}", passed])
+        rows.append([report.name, inputs, entries, f"{report.error:.1e}", "pass" if report.passed else "FAIL"])
     print_table(screen, ["what", "inputs", "entries", "relative error", ""], rows, styles=styles)
     failed = [report for report in reports if not report.passed]
     say(screen, f"{len(reports) - len(failed)} of {len(reports)} pass (tolerance {reports[0].tolerance:g})")

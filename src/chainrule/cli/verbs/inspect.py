@@ -157,8 +157,12 @@ def _print_predictions(screen: Console, described: dict[str, Any]) -> None:
         print_table(screen, ["next token", "appends", "probability"], rows)
     if "ngrams" in described:
         _print_ngrams(screen, described["ngrams"])
-    if "bigrams" in described:
-        _print_bigrams(screen, described["bigrams"])
+    bigrams = described.get("bigrams", {})
+    for name, title in {"counts": "counts: c(row column)", "probabilities": "p(column | row)"}.items():
+        if bigrams.get(name) is not None:
+            say(screen, title)
+            words = ([word, *map(cell, row)] for word, row in zip(bigrams["rows"], bigrams[name], strict=True))
+            print_table(screen, ["", *bigrams["columns"]], words)
     if {"next", "ngrams"} & described.keys():
         screen.print()
 
@@ -173,12 +177,3 @@ def _print_ngrams(screen: Console, ngrams: dict[str, Any]) -> None:
     say(screen, title)  # not as the table's title, which a narrow table would break
     headings = [name.replace("_", " ") for name in rows[0]]
     print_table(screen, headings, ([*map(cell, row.values())] for row in rows))
-
-
-def _print_bigrams(screen: Console, bigrams: dict[str, Any]) -> None:
-    titles = {"counts": "counts: c(row column)", "probabilities": "p(column | row)"}
-    for name, title in titles.items():
-        if bigrams[name] is not None:
-            say(screen, title)
-            rows = ([word, *map(cell, row)] for word, row in zip(bigrams["rows"], bigrams[name], strict=True))
-            print_table(screen, ["", *bigrams["columns"]], rows)

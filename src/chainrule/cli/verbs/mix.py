@@ -8,7 +8,6 @@ import click
 
 import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.options.dynamic import chosen_dynamic, dynamic_options
 from chainrule.cli.options.texts import corpus_options, held_out_option, open_corpora
 from chainrule.cli.output import console, number, print_json, print_table, say, terminal_progress
 
@@ -46,7 +45,7 @@ _NOT_MERGED = ("log_linear", "by", "of", "cache", "continuous_cache", "theta", "
 )
 @opt.option("--theta FLOAT", "How much that cache prefers like contexts. [default: tuned]", type=float)
 @opt.option("--merge", "Merge two n-gram models into one n-gram model, as fast as either.")
-@dynamic_options
+@opt.dynamic_options
 @opt.device
 @corpus_options
 @opt.json
@@ -113,7 +112,7 @@ def _mixed(
         cache=options["cache"] or 0,
         continuous_cache=options["continuous_cache"] or 0,
         theta=options["theta"],
-        dynamic=chosen_dynamic(options),
+        dynamic=opt.chosen_dynamic(options),
         progress=progress,
     )
 
@@ -179,8 +178,8 @@ def _report_merged(lm: Any, folders: tuple[str, ...], out: str, as_json: bool) -
 
     weights, size, ngrams = lm.metrics["weights"], lm.tokenizer.vocab_size, lm.metrics["ngrams"]
     if as_json:
-        figures = {"weights": weights, "vocab_size": size, "ngrams": ngrams}
-        print_json({"folder": out, **figures, "megabytes": megabytes(out)})
+        figures = {"folder": out, "weights": weights, "vocab_size": size, "ngrams": ngrams}
+        print_json(figures | {"megabytes": megabytes(out)})
         return
     shares = ", ".join(f"{weight:.1%} {source}" for weight, source in zip(weights, folders, strict=True))
     counts = f"vocabulary {size:,}, {sum(ngrams):,} n-grams, {number(megabytes(out))} MB"

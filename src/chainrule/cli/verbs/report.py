@@ -50,7 +50,8 @@ def report(
         if test or prompts or as_json or other is not None:
             raise click.UsageError("--watch follows a training, and goes with no other option")
         try:
-            watch_report(folder, on_page=lambda page: _say_where(page, "; Ctrl-C stops following it"))
+            where = "The report is {}; Ctrl-C stops following it"
+            watch_report(folder, on_page=lambda page: say(console(), where.format(page)))
         except KeyboardInterrupt:
             sys.exit(0)  # the usual way to end it
         return
@@ -64,8 +65,4 @@ def report(
     if as_json:
         print_json(made.record.to_json())
     else:
-        _say_where(page)
-
-
-def _say_where(page: Path, more: str = "") -> None:
-    say(console(), f"The report is {page}{more}")
+        say(console(), f"The report is {page}")

@@ -14,8 +14,6 @@ import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options import texts
 from chainrule.cli.options.declaring import BriefCommand, names_from, rare
-from chainrule.cli.options.executors import executor_options, opened_executor
-from chainrule.cli.options.tokenizers import tokenizer_choice, tokenizer_options
 from chainrule.cli.output import console, count, number, print_json, say, terminal_progress
 from chainrule.errors import Interrupted
 
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
 @rare(opt.option("--keep", "Keep the checkpoints of a finished training: --resume can then make it longer."))
 @rare(opt.option("--run DIR", "Checkpoints and measurements of kinds that train for long. [default: OUT.run]"))
 @texts.held_out_option("Text to tune on; repeatable. [default: 5 % of CORPUS where the kind tunes on some]")
-@tokenizer_options(None)
+@texts.tokenizer_options(None)
 @opt.option(
     "--mask/--no-mask",
     "Read times, numbers, hexadecimal strings and addresses as zeros. [default: for files that end in .log]",
@@ -45,7 +43,7 @@ if TYPE_CHECKING:
 @opt.minutes("The most time to train: short for --set minutes=M.")
 @opt.option("--set KEY=VALUE", "A setting of the kind; repeatable.", name="settings", multiple=True)
 @opt.device
-@rare(executor_options)
+@rare(opt.executor_options)
 @opt.seed
 @rare(texts.corpus_options)
 @opt.json
@@ -91,18 +89,19 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
     check_executor(
         the_kind, the_settings, options["executor"], device_for(the_kind, the_settings, options["device"])
     )
-    tokenizer, sources = tokenizer_choice(options, the_kind.tokenizer), options["source_tokenizer"]
+    tokenizer, sources = texts.tokenizer_choice(options, the_kind.tokenizer), options["source_tokenizer"]
     tokenizer.check()
     if sources is not None:
         if not find_task(the_kind.task).has_sources:
             raise click.UsageError(f"the kind {kind} has no sources: leave out --source-tokenizer")
         cr.TokenizerChoice(sources).check()
-    if options["mask"] is None and (is_log := all(map(_is_log, corpus))):
-        options["mask"] = is_log
+    names = [name.lower().removesuffix(".gz").removesuffix(".zst") for name in corpus]
+    if options["mask"] is None and all(name.endswith(".log") for name in names):
+        options["mask"] = True
         terminal_progress().note("times, numbers and addresses of logs are read as zeros: --no-mask keeps them")
     task = learns_as(the_kind, the_settings)
     text, valid = texts.open_examples(options, task, corpus, options["held_out"] or None)
-    with holding(run_folder) if kept and is_first else nullcontext(), opened_executor(options) as executor:
+    with holding(run_folder) if kept and is_first else nullcontext(), opt.opened_executor(options) as executor:
         # only after all checks; with --resume, --overwrite replaces the model and keeps the checkpoints
         if kept and overwrite and not resume and is_first:
             remove_checkpoints(run_folder)
@@ -128,11 +127,6 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
             raise Interrupted("stopped before the first step: nothing is kept", signal.SIGINT) from None
         if is_first:
             _finish(lm, out, None if options["keep"] or not kept else run_folder, overwrite, as_json)
-
-
-def _is_log(name: str) -> bool:
-    """Return True if a file is a log by its name."""
-    return name.lower().removesuffix(".gz").removesuffix(".zst").endswith(".log")
 
 
 def _with_minutes(settings: dict[str, str], minutes: float | None, kind: Kind) -> dict[str, str]:

@@ -59,8 +59,12 @@ def translate(folder: str, texts: tuple[str, ...], nbest: int, as_json: bool, **
     chainrule translate model test.en --beams 10 > test.de
     """
     from chainrule.seq2seq.contract import ConditionalModel
+    from chainrule.seq2seq.translate import BEAM
 
-    picture, strategy = options["alignments"], _strategy(options, nbest)
+    if options["strategy"] == "greedy" and nbest > 1:
+        raise click.UsageError("greedy always gives the same text: --nbest needs --strategy sample or beam")
+    strategy = chosen_strategy(options, usual=replace(BEAM, width=max(BEAM.width, nbest)))
+    picture = options["alignments"]
     if picture is not None:
         opt.check_new_file(picture, "--alignments", options["overwrite"])
     lm = ConditionalModel.expect(opt.load_model(folder, options, "translation"))
@@ -79,14 +83,6 @@ def translate(folder: str, texts: tuple[str, ...], nbest: int, as_json: bool, **
             found.append((source, best[0]))
     if picture is not None:
         _draw(lm, found, picture)
-
-
-def _strategy(options: dict[str, Any], nbest: int) -> Strategy | Beam:
-    from chainrule.seq2seq.translate import BEAM
-
-    if options["strategy"] == "greedy" and nbest > 1:
-        raise click.UsageError("greedy always gives the same text: --nbest needs --strategy sample or beam")
-    return chosen_strategy(options, usual=replace(BEAM, width=max(BEAM.width, nbest)))
 
 
 def _sources(
@@ -123,11 +119,7 @@ def _lines(texts: tuple[str, ...], options: dict[str, Any]) -> Iterator[tuple[st
 
 
 def _translated(
-    lm: ConditionalModel,
-    texts: tuple[str, ...],
-    strategy: Strategy | Beam,
-    nbest: int,
-    options: dict[str, Any],
+    lm: ConditionalModel, texts: tuple[str, ...], strategy: Strategy | Beam, nbest: int, options: dict[str, Any]
 ) -> Iterator[tuple[str, list[Translation]]]:
     """Yield each source with its best translations, as soon as some are found."""
     from chainrule.seq2seq.translate import FIRST_TEXTS, translate_stream
@@ -155,13 +147,8 @@ def _translated(
 def _print(source: str, found: list[Translation], number: int, nbest: int, as_json: bool) -> None:
     if as_json:
         every = [
-            {
-                "text": one.text,
-                "score": one.score,
-                "log_prob": one.log_prob,
-                "tokens": len(one.ids),
-                "finished": one.is_finished,
-            }
+            {name: getattr(one, name) for name in ("text", "score", "log_prob")}
+            | {"tokens": len(one.ids), "finished": one.is_finished}
             for one in found
         ]
         best = found[0]
