@@ -276,6 +276,14 @@ class Comparison:
         """The costs that were measured of at least one model."""
         return [cost for cost in COSTS.values() if any(cost.of(one) is not None for one in self.results)]
 
+    @property
+    def curves(self) -> dict[str, dict[float, float]]:
+        """The learning curves: bits per byte by the model, and then by the share of the training text."""
+        found: dict[str, dict[float, float]] = {}
+        for one in self.curve:
+            found.setdefault(one.name, {})[one.share] = one.bits_per_byte
+        return found
+
     def frontier(self, key: str) -> set[str]:
         """Return the names of the models that no other beats, by loss and by the cost of that key.
 

@@ -117,11 +117,8 @@ def _notes(comparison: Comparison) -> list[str]:
 def curve_table(comparison: Comparison) -> ResultTable:
     """Return the learning curves: a row for each model, a column for each part of the training text."""
     shares = sorted({one.share for one in comparison.curve})
-    points: dict[str, dict[float, float]] = {}
-    for one in comparison.curve:
-        points.setdefault(one.name, {})[one.share] = one.bits_per_byte
     rows = []
-    for name, found in points.items():
+    for name, found in comparison.curves.items():
         half, whole = found.get(0.5, math.inf), found.get(1.0, math.inf)
         gained = f"{whole - half:+.3f}" if max(half, whole) < math.inf else ""
         rows.append([name, *(number(found[share], 4) if share in found else "" for share in shares), gained])

@@ -23,7 +23,7 @@ from chainrule.report.pair import PairDetails, difference, ratio
 from chainrule.report.record import ComparisonDetails
 from chainrule.report.run import RunDetails
 from chainrule.report.surprise import KINDS, LONGEST_SPAN
-from chainrule.system.display import visible
+from chainrule.system.display import number, visible
 
 if TYPE_CHECKING:
     import jinja2
@@ -49,11 +49,7 @@ def shown(value: float | None, digits: int = 3) -> str:
     """
     if value is None or math.isnan(value):
         return ""
-    if math.isinf(value):
-        return "∞" if value > 0 else "-∞"
-    if isinstance(value, int) or value == 0 or abs(value) >= 10**digits:
-        return f"{value:,.0f}"
-    return f"{value:,.{max(digits - 1 - math.floor(math.log10(abs(value))), 0)}f}"
+    return f"{value:,}" if isinstance(value, int) else number(value, digits)
 
 
 @cache
@@ -111,13 +107,8 @@ def page(
     for character in "<>&\u2028\u2029":  # so that it can stand in a script element
         tight = tight.replace(character, f"\\u{ord(character):04x}")
     there = {name: heading for name, heading in sections.items() if heading is not None}
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            title=title, sections=there, charts=charts, data=tight, refresh=refresh, folds=folds or {}, **values
-        )
-    )
+    values |= {"title": title, "sections": there, "charts": charts, "data": tight}
+    return _environment().get_template(template).render(refresh=refresh, folds=folds or {}, **values)
 
 
 @dataclass(frozen=True)
@@ -198,10 +189,7 @@ def _numbers(details: ComparisonDetails, palette: Mapping[str, str]) -> dict[str
         if bins is not None:
             rows = [(m, *(shown(value, 4) for value in bins.means[m])) for m in palette if m in bins.means]
             found[name] = Numbers(f"{bins.loss.capitalize()} by {bins.by}", ("model", *bins.labels), rows)
-    bits: dict[str, dict[float, float]] = {}
-    for point in details.comparison.curve:
-        bits.setdefault(point.name, {})[point.share] = point.bits_per_byte
-    shares = sorted({point.share for point in details.comparison.curve})
+    bits, shares = details.comparison.curves, sorted({point.share for point in details.comparison.curve})
     rows = [(name, *(shown(found_at.get(share), 4) for share in shares)) for name, found_at in bits.items()]
     title = "Bits per byte against the training text, by its share"
     found["learning"] = Numbers(title, ("model", *map(fraction, shares)), rows)
@@ -214,11 +202,11 @@ def _kinds(details: ComparisonDetails) -> list[tuple[Result, list[tuple[float, f
     if kinds is None:
         return []
     least = [min(column) for column in zip(*kinds.means.values(), strict=True)]
-    found = []
-    for one in details.ranked:
-        pairs = zip(kinds.means.get(one.name, []), least, strict=False)
-        found.append((one, [(bits, bits / low - 1 if low else 0.0) for bits, low in pairs]))
-    return [(one, pairs) for one, pairs in found if pairs]
+    found = {
+        name: [(bits, bits / low - 1 if low else 0.0) for bits, low in zip(means, least, strict=True)]
+        for name, means in kinds.means.items()
+    }
+    return [(one, found[one.name]) for one in details.ranked if one.name in found]
 
 
 def _best_at(details: ComparisonDetails) -> list[dict[str, list[str]]]:

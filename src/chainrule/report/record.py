@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import permutations
@@ -146,6 +147,11 @@ class ComparisonDetails:
             }
             for one in self.models
         ]
+        kinds: dict[str, Any] | None = None
+        if self.kinds is not None:
+            what = {kind: KINDS[kind] for kind in self.kinds.labels}
+            best_at = {kind: names[0] for kind, names in self.best_at.items()}
+            kinds = {**asdict(self.kinds), "what": what, "best": best_at}
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -160,13 +166,7 @@ class ComparisonDetails:
             "learning": [{key: getattr(point, key) for key in of_point} for point in found.curve],
             "position": None if self.position is None else asdict(self.position),
             "frequency": None if self.frequency is None else asdict(self.frequency),
-            "kinds": None
-            if self.kinds is None
-            else {
-                **asdict(self.kinds),
-                "what": {kind: KINDS[kind] for kind in self.kinds.labels},
-                "best": {kind: names[0] for kind, names in self.best_at.items()},
-            },
+            "kinds": kinds,
             "samples": asdict(self.samples),
             "map": None if self.map is None else asdict(self.map),
             "missing": self.missing,
@@ -277,18 +277,12 @@ def _frequency(
 ) -> Bins:
     """Group by counts in the training text if a model gives the frequency of tokens there, otherwise by rank."""
     for result in comparison.results:
-        if result.name in found and _is_token_frequency(result):
+        settings: Any = None
+        with suppress(ChainruleError):  # a kind of a plug-in that is not installed, or of an earlier version
+            settings = settings_of.parse(find_kind(result.kind).settings, result.settings)
+        if result.name in found and getattr(settings, "is_token_frequency", False):
             return by_training_count(found[result.name], comparison.parts["train"]["tokens"], block, finite)
     return by_rank(words, finite)
-
-
-def _is_token_frequency(result: Result) -> bool:
-    """Return True if the settings declare that the model is the frequency of each token in the training text."""
-    try:
-        settings: Any = settings_of.parse(find_kind(result.kind).settings, result.settings)
-    except ChainruleError:  # a kind of a plug-in that is not installed, or of an earlier version
-        return False
-    return bool(getattr(settings, "is_token_frequency", False))
 
 
 def _map(words: Words, drawn: Sequence[Result], found: dict[str, Surprisals]) -> SurprisalMap:

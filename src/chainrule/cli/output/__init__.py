@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from chainrule.system.display import CONTROLS
 from chainrule.system.display import number as number
 
 if TYPE_CHECKING:
@@ -160,8 +161,7 @@ def cut(text: str, width: int, keep: Literal["start", "end"] = "start") -> str:
     return whole.rstrip() + "…"
 
 
-_SIGNS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
-_SIGNS |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+_SIGNS = CONTROLS | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 
 
 def neutral(text: str) -> str:

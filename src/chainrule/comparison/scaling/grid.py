@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from chainrule import settings as settings_of
 from chainrule.comparison.identity import another_error, identity_of, is_unused
 from chainrule.comparison.learning_curve import CurveTexts
+from chainrule.comparison.measured_training import going_on
 from chainrule.comparison.scaling.law import (
     FARTHEST,
     FLOPS,
@@ -33,7 +34,7 @@ from chainrule.comparison.scaling.law import (
 )
 from chainrule.contract.kinds import TrainingData, find_kind
 from chainrule.contract.lm import Context
-from chainrule.errors import ChainruleError, DamagedFileError, FolderError, Interrupted, SettingsError
+from chainrule.errors import ChainruleError, DamagedFileError, FolderError, SettingsError
 from chainrule.evaluation.measure import measure
 from chainrule.folder import to_json
 from chainrule.networks.defaults import PARAMETERS_PER_TOKEN, RunEstimate, batch_size
@@ -272,12 +273,10 @@ def _train_all(
             if (size.name, share) not in done and _is_too_late(found, size, share, seconds):
                 data.progress.note(f"{size.name} on {share:.1%} of the text is left out: the time is up")
             elif (size.name, share) not in done:
-                try:
+                with going_on() as errors:
                     part = replace(data, train=texts[share])
                     found.cells.append(_trained(part, valid, size, share, found.batch))
-                except Interrupted:
-                    raise
-                except (ChainruleError, RuntimeError, MemoryError) as error:
+                for error in errors:
                     data.progress.note(f"{size.name} failed, and the others go on: {error}")
                 found.write(out)
             task.advance(1)
