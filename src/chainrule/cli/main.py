@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import sys
-import textwrap
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
@@ -17,13 +16,13 @@ import click
 
 from chainrule._version import __version__
 from chainrule.cli.options.unknown import hint, verb_hint
-from chainrule.cli.output import WAITING, echo
+from chainrule.cli.output import WAITING, echo, wrapped
 from chainrule.errors import ChainruleError, Interrupted
 from chainrule.system.signals import EXIT_CODES, Acknowledgement, Termination, end_process
 
 _MODULES = (
     ("compare", "report", "scale", "train", "evaluate", "score"),  # train and measure models
-    ("generate", "suggest", "fill", "translate", "tag", "predict"),  # use them
+    ("generate", "suggest", "fill", "translate", "tag"),  # use them
     ("filter", "anomalies", "correct", "rerank", "pairs", "tokenize"),  # put them to work on texts
     ("mix", "serve", "convert", "inspect", "explain", "gradcheck", "kinds"),
 )
@@ -183,7 +182,7 @@ def _open_closed_streams() -> None:
 def _say_stopping() -> None:
     """Acknowledge a signal while work that must finish goes on, such as a step and its checkpoint."""
     message = "stopping; a second Ctrl-C stops at once"
-    progress = sys.modules.get("chainrule.cli.output.progress")  # not imported here: if it is not, it shows nothing
+    progress = sys.modules.get("chainrule.cli.output.progress")  # before it is imported, no bar is shown
     if progress is None or not progress.say_above_bars(f"chainrule: {message}"):
         _say(message)
 
@@ -200,6 +199,5 @@ def _message(error: Exception) -> str:
 def _say(message: str) -> None:
     line = f"chainrule: {' '.join(message.split())}"
     if sys.stderr.isatty():
-        width = max(shutil.get_terminal_size().columns, 20)
-        line = textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+        line = wrapped(line, shutil.get_terminal_size().columns)
     echo(line, err=True)

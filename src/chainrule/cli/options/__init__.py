@@ -47,9 +47,11 @@ def minutes(explanation: str) -> Callable[[Command], Command]:
     return option("--minutes M", explanation, type=click.FloatRange(min=0, min_open=True))
 
 
-def check_new_file(path: str | Path, option: str, overwrite: bool) -> None:
-    """Refuse, before any work, a file that exists, or one in a folder that does not."""
-    path = Path(path)
+def check_new_file(name: str | None, option: str, overwrite: bool) -> None:
+    """Refuse, before any work, a file that exists, or one in a folder that does not; None if none is given."""
+    if name is None:
+        return
+    path = Path(name)
     if path.is_dir():
         raise FolderError(f"{path} is a folder; choose another {option}")
     if path.is_file() and not overwrite:
@@ -154,10 +156,9 @@ dynamic_options = declaring.group(
         name="dynamic_rate",
     ),
     option(
-        "--dynamic-set KEY=VALUE",
+        "--dynamic-set KEY=VALUE...",
         "With --dynamic: decay (back to the trained weights), segment (tokens between steps), method (rms or sgd), "
         "epsilon.",
-        multiple=True,
     ),
 )
 """The options that `chosen_dynamic` reads."""

@@ -41,16 +41,14 @@ source_tokenizer = option(
 
 corpus_options = group(
     option(
-        "--field NAME[,NAME]",
+        "--field NAME[,NAME]...",
         "The fields of .jsonl, .csv, .tsv and .parquet files that are text, a.b inside objects; several are "
         "joined, each on a new line. [default: text]",
         name="fields",
-        multiple=True,
     ),
     option(
-        "--files PATTERN",
+        "--files PATTERN...",
         "Of a folder, only files that match, such as '*.txt'; repeatable. [default: all but hidden ones]",
-        multiple=True,
     ),
     option(
         "--encoding-errors [strict|replace]",
@@ -63,7 +61,7 @@ corpus_options = group(
 
 def held_out_option(explanation: str) -> Callable[[Command], Command]:
     """Declare --held-out, texts to tune on, as a tuple; --valid is its name in 0.1."""
-    return option("--held-out FILE", explanation, formerly="--valid", multiple=True)
+    return option("--held-out FILE...", explanation, formerly="--valid")
 
 
 def context_option(default: str = "line") -> Callable[[Command], Command]:
@@ -83,19 +81,9 @@ def open_corpora(options: Mapping[str, Any], *texts: Sequence[str] | None) -> li
         raise click.UsageError("--files chooses among the files of a folder, and no folder is given")
     if any("-" in (sources or ()) for sources in texts):
         note_terminal_input()
-    fields = Fields.parse(names, identity)
-    corpora = [
-        None
-        if sources is None
-        else cr.Corpus.open(
-            *sources,
-            encoding_errors=options["encoding_errors"],
-            fields=fields,
-            files=files,
-            mask=bool(options.get("mask")),
-        )
-        for sources in texts
-    ]
+    how: Any = {"encoding_errors": options["encoding_errors"], "mask": bool(options.get("mask"))}
+    how |= {"fields": Fields.parse(names, identity), "files": files}
+    corpora = [None if sources is None else cr.Corpus.open(*sources, **how) for sources in texts]
     if (names or identity) and not any(corpus.has_records for corpus in corpora if corpus):
         raise click.UsageError(
             "plain text has no fields: --field and --id-field are for .jsonl, .csv, .tsv and .parquet files"

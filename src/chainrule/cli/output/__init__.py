@@ -113,24 +113,23 @@ def say(screen: Console, message: str, indent: int = 0, emphasis: int = 0) -> No
     from rich.text import Text
 
     if indent and screen.is_terminal:
-        message = textwrap.fill(
-            message,
-            max(screen.width, 20),
-            initial_indent=" " * indent,
-            subsequent_indent=" " * (indent + 4),
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        message = wrapped(message, screen.width, indent)
     text = Text(message if screen.is_terminal else " " * indent + message)
     text.stylize("cyan", 0, emphasis)
     screen.print(text, soft_wrap=not screen.is_terminal)
 
 
+def wrapped(text: str, width: int, indent: int = 0) -> str:
+    """Wrap a sentence between words; with an `indent`, the lines after the first are indented further."""
+    how: Any = {"break_long_words": False, "break_on_hyphens": False, "initial_indent": " " * indent}
+    return textwrap.fill(text, max(width, 20), subsequent_indent=" " * (indent + 4) if indent else "", **how)
+
+
 def terminal_progress() -> Progress:
     """Return the progress that a verb shows."""
-    from chainrule.cli.output.progress import terminal_progress
+    from chainrule.cli.output.progress import TerminalProgress
 
-    return terminal_progress()
+    return TerminalProgress()
 
 
 # -- numbers and words ------------------------------------------------------------------------------------

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 @opt.out("A new folder for the models.")
 @opt.overwrite("a comparison")
 @texts.held_out_option("Text to tune on; repeatable. [default: 10 % of CORPUS]")
-@opt.option("--test FILE", "Text to measure on; repeatable. [default: 10 % of CORPUS]", multiple=True)
-@opt.option("--kind KIND", "Only this kind; repeatable. [default: all]", name="kinds", multiple=True)
+@opt.option("--test FILE...", "Text to measure on; repeatable. [default: 10 % of CORPUS]")
+@opt.option("--kind KIND...", "Only this kind; repeatable. [default: all]", name="kinds")
 @opt.option(
     "--ladder NAME|FILE",
     "The models: quick (a few), standard (each family at its best), full (every smoothing method too), "
@@ -63,9 +63,8 @@ if TYPE_CHECKING:
     default="auto",
 )
 @opt.option(
-    "--include DIR",
+    "--include DIR...",
     "Measure a model that stands already too, with its own tokens; repeatable.",
-    multiple=True,
     type=click.Path(exists=True, file_okay=False),
 )
 @opt.option("--report/--no-report", "Write DIR/report.html at the end.", default=True)

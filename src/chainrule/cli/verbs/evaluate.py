@@ -21,7 +21,7 @@ _FOR_OTHERS = {
     "dynamic": "--dynamic is for models that predict text",
     "strategy": "--beams is for models that translate, with --source and --target",
 }
-"""Arguments of a task's `evaluate`, and what is said of their option if the task does not have them."""
+"""The errors of options for another task, by the argument of `evaluate` that the task at hand does not take."""
 
 
 @click.command()
@@ -127,10 +127,9 @@ def _arguments(task: Task, options: dict[str, Any]) -> dict[str, Any]:
         given["strategy"] = replace(BEAM, width=options["beams"])
     for name in given.keys() - task.options:
         raise click.UsageError(_FOR_OTHERS[name])
-    if options["plot"] is not None:
-        if task.plot is None:
-            raise click.UsageError("--plot is for models that translate, with --source and --target")
-        opt.check_new_file(options["plot"], "--plot", options["overwrite"])
+    if options["plot"] is not None and task.plot is None:
+        raise click.UsageError("--plot is for models that translate, with --source and --target")
+    opt.check_new_file(options["plot"], "--plot", options["overwrite"])
     return given
 
 

@@ -33,8 +33,7 @@ def diagnose(folder: str, text: str | None, prompt: str | None, as_json: bool, *
     """
     from chainrule.autodiff.tape_model import load_on_tape
 
-    if options["out"] is not None:
-        opt.check_new_file(options["out"], "--out", options["overwrite"])
+    opt.check_new_file(options["out"], "--out", options["overwrite"])
     how: Any = {"token": options["token"], "longest": options["longest"], "progress": terminal_progress()}
     found = cr.diagnose(load_on_tape(folder), **opt.read_by_model(text, prompt), **how)
     if options["out"] is not None:
@@ -82,8 +81,7 @@ def explain(
     from chainrule.explanation.networks import NetworkExplanation
     from chainrule.system.disk import replaced_file
 
-    if svg is not None:
-        opt.check_new_file(svg, "--svg", options["overwrite"])
+    opt.check_new_file(svg, "--svg", options["overwrite"])
     read = opt.read_by_model(text, prompt, options["next_word"])
     found = cr.explain(load_on_tape(folder), **read, last=options["last"], progress=terminal_progress())
     if svg is not None:

@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 @opt.option("--max-tokens N", "Maximum number of tokens.", type=int, default=100)
 @opt.option("-n N", "Number of texts.", type=int, default=1, name="count")
 @opt.option(
-    "--draft DIR|context",
+    "--draft DIR|context...",
     "Let a faster model of the same tokenizer guess tokens, which the model then checks several at a time; or "
     "copy guesses from the text itself. Repeatable: the first that has a guess.",
     name="drafts",
-    multiple=True,
 )
 @opt.option("--draft-tokens K", "With --draft: how many tokens are guessed at once. [default: 5]", type=int)
 @opt.option("--draft-sampled", "With --draft: draw the guesses at random, as the text is drawn.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from chainrule.autodiff.tape.gradcheck import GradientReport
 
 _MOST = 3  # inputs that are named; of more, only the number is shown
+_KEYS = {"input": "name", "shape": "shape", "entries": "entries", "relative_error": "error", "where": "where"}
+_KEYS |= {"backward": "analytic", "small_step": "numeric", "passed": "passed"}
+"""The attributes of an input by their names in JSON."""
 
 
 @click.command(short_help="Check the gradients of every module of the tape.")
@@ -42,29 +45,14 @@ def gradcheck(
     if as_json:
         print_json(
             [
-                {"name": one.name, "passed": one.passed, "tolerance": one.tolerance, "inputs": _inputs(one)}
-                for one in reports
+                {name: getattr(report, name) for name in ("name", "passed", "tolerance")}
+                | {"inputs": [{key: getattr(one, name) for key, name in _KEYS.items()} for one in report.inputs]}
+                for report in reports
             ]
         )
     else:
         _print(reports)
     ctx.exit(0 if all(report.passed for report in reports) else 1)
-
-
-def _inputs(report: GradientReport) -> list[dict[str, Any]]:
-    return [
-        {
-            "input": one.name,
-            "shape": list(one.shape),
-            "entries": one.entries,
-            "relative_error": one.error,
-            "where": list(one.where),
-            "backward": one.analytic,
-            "small_step": one.numeric,
-            "passed": one.passed,
-        }
-        for one in report.inputs
-    ]
 
 
 def _print(reports: list[GradientReport]) -> None:

@@ -92,14 +92,11 @@ def _ngrams(lm: cr.LanguageModel, prompt: str, top: int) -> dict[str, Any]:
     if not lm.settings.counts:
         terminal_progress().note(WITHOUT_COUNTS)
     found = lm.ngrams(prompt)
-    shown = slice(0, top)
-    columns: dict[str, Any] = {"token": found.tokens[shown]}
-    if found.counts is not None:
-        columns["count"] = found.counts[shown].tolist()
-    columns["probability"] = found.probability[shown].tolist()
-    columns["log10_prob"] = found.log10_prob[shown].tolist()
-    backoffs = found.log10_backoff[shown].tolist()
-    columns["log10_backoff"] = [None if math.isnan(value) else value for value in backoffs]
+    backoffs = [None if math.isnan(value) else value for value in found.log10_backoff[:top].tolist()]
+    columns: dict[str, Any] = {"token": found.tokens[:top]}
+    columns |= {} if found.counts is None else {"count": found.counts[:top].tolist()}
+    columns |= {name: getattr(found, name)[:top].tolist() for name in ("probability", "log10_prob")}
+    columns["log10_backoff"] = backoffs
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     described: dict[str, Any] = {"ngrams": {"context": list(found.context), "all": len(found), "rows": rows}}
     is_line = lm.context == "line"

@@ -24,11 +24,10 @@ _NOT_MERGED = ("log_linear", "by", "of", "cache", "continuous_cache", "theta", "
 @opt.overwrite("a model folder")
 @held_out_option("Text to tune the weights on.")
 @opt.option(
-    "--weight W",
+    "--weight W...",
     "How much each model counts, in their order, and then each cache; of two, the first is enough.",
     type=float,
     name="weights",
-    multiple=True,
 )
 @opt.option("--log-linear", "Multiply powers of the probabilities instead of adding shares.")
 @opt.option(
@@ -102,18 +101,11 @@ def _mixed(
         if not 0 < weights[0] < 1:
             raise click.UsageError(f"the weight should lie between 0 and 1, not at {weights[0]:g}")
         weights = (weights[0], 1 - weights[0])
+    names = ("by", "of", "cache", "continuous_cache", "theta")
+    how: Any = {name: options[name] for name in names if options[name] is not None}
+    how["form"] = "log-linear" if options["log_linear"] else "linear"
     return cr.mix(
-        models,
-        text,
-        weights=weights or None,
-        form="log-linear" if options["log_linear"] else "linear",
-        by=options["by"] or "none",
-        of=options["of"],
-        cache=options["cache"] or 0,
-        continuous_cache=options["continuous_cache"] or 0,
-        theta=options["theta"],
-        dynamic=opt.chosen_dynamic(options),
-        progress=progress,
+        models, text, weights=weights or None, dynamic=opt.chosen_dynamic(options), progress=progress, **how
     )
 
 

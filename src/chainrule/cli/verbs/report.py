@@ -16,16 +16,14 @@ from chainrule.cli.output import console, print_json, say, terminal_progress
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.argument("other", metavar="[OTHER]", type=click.Path(path_type=Path), required=False)
 @opt.option(
-    "--test FILE",
+    "--test FILE...",
     "Held-out text: compute each model's surprise at it anew; repeatable. [default: what compare kept]",
     formerly="--text",
-    multiple=True,
 )
 @opt.option(
-    "--prompt TEXT",
+    "--prompt TEXT...",
     "What models go on from in the samples; repeatable. [default: beginnings of lines of the held-out text]",
     name="prompts",
-    multiple=True,
 )
 @opt.option("--watch", "Follow a training that is going on, until it ends or Ctrl-C.")
 @opt.json

@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 @opt.option("--hypotheses NAME", "Field: the list of texts.", default="input")
 @opt.option("--reference NAME", "Field: the right text.", default="output")
 @opt.option(
-    "--score NAME",
+    "--score NAME...",
     "Field: a score for each text, greater is better; repeatable. [default: am_score; without it, the order]",
     name="scores",
-    multiple=True,
 )
 @opt.option("--id-field NAME", "Field: what names the list.", default="id")
 @opt.option(
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     "Make the model DIR first: train it on the references of the lists that weights are tuned on.",
     name="kind",
 )
-@opt.option("--set KEY=VALUE", "A setting of KIND; repeatable.", name="settings", multiple=True)
+@opt.option("--set KEY=VALUE...", "A setting of KIND; repeatable.", name="settings")
 @opt.overwrite("a model folder")
 @opt.seed
 @opt.compute
@@ -154,7 +153,7 @@ def _show_several(results: Sequence[tuple[str, Reranked]]) -> None:
 
 
 def _say_doubts(results: Sequence[tuple[str, Reranked]]) -> None:
-    """Say it if a model does not help, or is weighed against: what it finds likely then counts as worse."""
+    """Say so if a model does not help, or has a negative weight: what it finds likely then counts as worse."""
     for folder, one in results:
         if one.helps is False:
             doubt = "it does not help here: no weights removed errors of lists that they were not tuned on"

@@ -30,11 +30,10 @@ if TYPE_CHECKING:
 )
 @opt.minutes("The time of the whole grid. [default: 6]")
 @opt.option(
-    "--budget UNIT=N",
+    "--budget UNIT=N...",
     "Operations for which to find the best size, flops=1e18; repeatable. [default: those of the largest network, "
     "and 10 times as many]",
     name="budgets",
-    multiple=True,
 )
 @texts.tokenizer_options(None)
 @texts.context_option("stream")

@@ -53,8 +53,7 @@ def tokenize(
         raise click.UsageError("--merges only shows how BPE learns: leave out --out, or --merges")
     if options["out"]:
         _check_folder(Path(options["out"]), overwrite)
-    if options["ids"]:
-        opt.check_new_file(options["ids"], "--ids", overwrite)
+    opt.check_new_file(options["ids"], "--ids", overwrite)
     text = texts.open_corpus(options, *corpus)
     if options["ids"]:
         check_ids_file(Path(options["ids"]), text)
@@ -148,9 +147,7 @@ def _check_folder(folder: Path, overwrite: bool) -> None:
 def _summary(tokenizer: cr.Tokenizer, encoded: Encoded, as_json: bool) -> None:
     figures: dict[str, Any] = {
         "vocab_size": tokenizer.vocab_size,
-        "lines": encoded.lines,
-        "bytes": encoded.bytes,
-        "tokens": encoded.tokens,
+        **{name: getattr(encoded, name) for name in ("lines", "bytes", "tokens")},
         "oov": encoded.unknown / encoded.tokens,
         "bytes_per_token": encoded.bytes / encoded.tokens,
         "id_type": encoded.ids.dtype.name,

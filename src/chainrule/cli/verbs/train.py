@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 @rare(texts.source_tokenizer)
 @texts.context_option()
 @opt.minutes("The most time to train: short for --set minutes=M.")
-@opt.option("--set KEY=VALUE", "A setting of the kind; repeatable.", name="settings", multiple=True)
+@opt.option("--set KEY=VALUE...", "A setting of the kind; repeatable.", name="settings")
 @opt.device
 @rare(opt.executor_options)
 @opt.seed
@@ -113,13 +113,11 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
                 valid=valid,
                 tokenizer=tokenizer,
                 source_tokenizer=sources,
-                context=options["context"],
-                seed=options["seed"],
                 progress=terminal_progress(),
-                device=options["device"],
                 run=run_folder if kept or options["run"] else None,
                 resume=resume,
                 executor=executor,
+                **{name: options[name] for name in ("context", "seed", "device")},
             )
         except KeyboardInterrupt:
             if not kept or checkpoint_folders(run_folder):
@@ -142,14 +140,12 @@ def _with_minutes(settings: dict[str, str], minutes: float | None, kind: Kind) -
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
-@opt.option("--corpus FILE", "The corpus, if it has moved; repeatable.", multiple=True)
+@opt.option("--corpus FILE...", "The corpus, if it has moved; repeatable.")
 @texts.held_out_option("The held-out text, if it has moved; repeatable.")
 @opt.option("--out DIR", "The model folder to write. [default: RUN without .run]")
 @opt.overwrite("a model folder")
 @opt.option("--keep", "Keep the checkpoints of the finished training.")
-@opt.option(
-    "--set KEY=VALUE", "A setting to change, such as steps=2000; repeatable.", name="settings", multiple=True
-)
+@opt.option("--set KEY=VALUE...", "A setting to change, such as steps=2000; repeatable.", name="settings")
 @opt.option("--device NAME", "Where to compute. [default: where the run started]")
 @opt.json
 def resume(run: Path, out: str | None, as_json: bool, **options: Any) -> None:
@@ -210,7 +206,10 @@ def _finish(lm: cr.LanguageModel, out: str, run: Path | None, overwrite: bool, a
         print_json(found | {"megabytes": megabytes(out)})
         return
     task = task_of(lm.kind)
-    text = count(seen, task.unit) if steps is None else f"{count(seen, task.unit)} ({_passes(seen / tokens)})"
+    text, epochs = count(seen, task.unit), seen / tokens
+    if steps is not None:
+        read = f"{epochs:.0%} of the text" if epochs < 1 else "1 epoch" if epochs == 1 else f"{epochs:.3g} epochs"
+        text = f"{text} ({read})"
     text = text if pairs is None else f"{count(pairs, task.example)}, {text},"
     tuned = ""
     if nats is not None:
@@ -225,10 +224,3 @@ def _finish(lm: cr.LanguageModel, out: str, run: Path | None, overwrite: bool, a
         f"{out}: trained on {text} in {number(seconds)} s{work} {prepared}"
         f"{tuned}; vocabulary {size:,}, {number(megabytes(out))} MB",
     )
-
-
-def _passes(epochs: float) -> str:
-    """Say how often the text was read: 23 % of the text, 1.4 epochs."""
-    if epochs < 1:
-        return f"{epochs:.0%} of the text"
-    return "1 epoch" if epochs == 1 else f"{epochs:.3g} epochs"
