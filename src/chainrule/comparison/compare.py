@@ -16,11 +16,20 @@ import numpy as np
 from chainrule import settings as settings_of
 from chainrule.comparison.advice import advise
 from chainrule.comparison.budget import MINUTES, EqualBudget, TimeBudget
-from chainrule.comparison.identity import another_error, identity_of, is_unused
 from chainrule.comparison.ladder import Ladder, find_ladder, folder_name
 from chainrule.comparison.learning_curve import CurveTexts, Job, add_whole_text, curve_jobs, on_part, timed_as
 from chainrule.comparison.measured_training import MeasuredTraining, going_on
-from chainrule.comparison.results import FORMAT, RESULTS, Comparison, Failure, Result, read_comparison
+from chainrule.comparison.results import (
+    FORMAT,
+    RESULTS,
+    Comparison,
+    Failure,
+    Result,
+    another_error,
+    identity_of,
+    is_unused,
+    read_comparison,
+)
 from chainrule.comparison.surprisals import SURPRISALS, read_surprisals, write_text
 from chainrule.contract.kinds import HeldOut, LadderEntry, TrainingData
 from chainrule.contract.lm import Context
@@ -141,8 +150,7 @@ def compare(
         test_lines = lines_of(parts["test"])
         text = write_text(out, test_lines)
         if is_of_text:
-            repeated = repeated_bytes(test_lines, lines_of(parts["train"]))
-            comparison.parts["test"]["repeated"] = repeated
+            comparison.parts["test"]["repeated"] = repeated_bytes(test_lines, lines_of(parts["train"]))
         comparison.write(out)
         training = MeasuredTraining(data, HeldOut(parts["test"], encoded["test"]), out, text, seeds)
         spent = sum(one.seconds for one in comparison.results)

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule import settings as settings_of
+from chainrule.comparison.advice import second_half
 from chainrule.comparison.ladder import folder_name
-from chainrule.comparison.overtaking import second_half
 from chainrule.comparison.results import Point, Result, seed_name
 from chainrule.comparison.surprisals import Surprisals, token_ends, write_surprisals
 from chainrule.contract.kinds import Figures, HeldOut, Kind, LadderEntry, TrainingData, find_kind, load
@@ -42,12 +42,12 @@ MIXTURE = "mixture"
 """The name of the last model of a comparison: its best network mixed with its best counted model."""
 
 LEAST_STEPS = 20
-"""A network that takes fewer is no result."""
+"""A network that takes fewer steps is no result."""
 
 _SAMPLE_LINES = 8
 _SAMPLING_SECONDS, _SAMPLING_TOKENS = 0.1, 2000
 _LONG_TRAINING = 10.0  # seconds; a model of counts that trains faster is trained twice, to time the second training
-_FEW_TOKENS = 500  # of a text that is read before anything is timed
+_FEW_TOKENS = 500  # whole lines of at most so many are read before anything is timed
 _TIMES, _LONG_SECONDS = 3, 0.5  # a text is scored so often for its speed, unless it takes long
 
 
@@ -222,23 +222,19 @@ class MeasuredTraining:
     def _measure_on_text(self, lm: LanguageModel, name: str) -> Measured:
         """Measure a language model on the test text, and write the surprisal of each token to a file."""
         pieces: list[np.ndarray] = []
-        measure(lm, _few(self.test.encoded))
-        found = measure(lm, self.test.encoded, keep=pieces.append)
+        encoded = self.test.encoded
+        ends = np.flatnonzero(encoded.ids[:_FEW_TOKENS] == encoded.ids[-1])  # of lines
+        measure(lm, replace(encoded, ids=encoded.ids[: ends[-1] + 1]) if len(ends) else encoded)
+        found = measure(lm, encoded, keep=pieces.append)
         seconds = [found.seconds]
         is_counted = _flops_per_token(lm) is None  # its loops may be compiled for a long text only
         while len(seconds) < _TIMES and min(seconds) < (10 if is_counted and len(seconds) == 1 else _LONG_SECONDS):
-            seconds.append(measure(lm, self.test.encoded).seconds)
+            seconds.append(measure(lm, encoded).seconds)
         median = statistics.median_low(seconds)
         found = replace(found, seconds=median, tokens_per_second=found.tokens / max(median, 1e-9))
         nats = -np.concatenate(pieces).astype(np.float64)
         write_surprisals(self.out, name, Surprisals(nats.astype(np.float32), self._token_ends))
         return found
-
-
-def _few(encoded: Encoded) -> Encoded:
-    """Return the first lines of a text, or all of a short one; the counts of bytes and lines stay as they are."""
-    ends = np.flatnonzero(encoded.ids[:_FEW_TOKENS] == encoded.ids[-1])
-    return replace(encoded, ids=encoded.ids[: ends[-1] + 1]) if len(ends) else encoded
 
 
 def check_steps(entry: LadderEntry, steps: int | None, seconds: float) -> None:

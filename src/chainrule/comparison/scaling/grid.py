@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from chainrule import settings as settings_of
-from chainrule.comparison.identity import another_error, identity_of, is_unused
 from chainrule.comparison.learning_curve import CurveTexts
 from chainrule.comparison.measured_training import going_on
+from chainrule.comparison.results import another_error, identity_of, is_unused
 from chainrule.comparison.scaling.law import (
     FARTHEST,
     FLOPS,

@@ -102,7 +102,7 @@ def fit_law(N: Values, D: Values, L: Values) -> Law:
     >>> round(law.E, 2), round(law.a, 2), round(law.b, 2)
     (2.0, 0.3, 0.3)
     """
-    fit = _Fit(*(np.asarray(one, dtype=np.float64) for one in (N, D, L)))
+    fit = _Fit(N, D, L)
     thetas, losses = fit.descend(fit.starts(), np.log(fit.L))
     return fit.law(thetas[np.argmin(losses)])
 
@@ -121,7 +121,7 @@ def refit(law: Law, N: Values, D: Values, L: Values, seed: int = 0) -> list[Law]
     >>> low < 2 < high
     True
     """
-    fit = _Fit(*(np.asarray(one, dtype=np.float64) for one in (N, D, L)))
+    fit = _Fit(N, D, L)
     fitted = np.log(law.loss(fit.N, fit.D))
     n = len(fit.L)
     errors = (np.log(fit.L) - fitted) * np.sqrt(n / (n - 5))
@@ -182,7 +182,8 @@ class _Fit:
     Several laws are fitted at once: θ_S has a row for each.
     """
 
-    def __init__(self, N: Floats, D: Floats, L: Floats) -> None:
+    def __init__(self, *values: Values) -> None:
+        N, D, L = (np.asarray(one, dtype=np.float64) for one in values)
         if len(L) < FEWEST_CELLS or len(set(N.tolist())) < 3 or len(set(D.tolist())) < 3:
             raise ChainruleError(
                 f"a scaling law needs at least {FEWEST_CELLS} losses, of three sizes and three amounts of text"
