@@ -147,7 +147,7 @@ class ComparisonDetails:
             }
             for one in self.models
         ]
-        kinds: dict[str, Any] | None = None
+        bins, kinds = {"position": self.position, "frequency": self.frequency}, None
         if self.kinds is not None:
             what = {kind: KINDS[kind] for kind in self.kinds.labels}
             best_at = {kind: names[0] for kind, names in self.best_at.items()}
@@ -164,8 +164,7 @@ class ComparisonDetails:
             "models": models,
             "curves": [{"name": name, "points": points} for name, points in self.curves.items()],
             "learning": [{key: getattr(point, key) for key in of_point} for point in found.curve],
-            "position": None if self.position is None else asdict(self.position),
-            "frequency": None if self.frequency is None else asdict(self.frequency),
+            **{name: None if one is None else asdict(one) for name, one in bins.items()},
             "kinds": kinds,
             "samples": asdict(self.samples),
             "map": None if self.map is None else asdict(self.map),
