@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal, TypeAlias, TypeVar, cast
+from typing import IO, Literal, TypeAlias, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -166,13 +166,7 @@ def gathered(items: Iterable[Item], size: int, size_of: Callable[[Item], int]) -
 
 Form: TypeAlias = Literal["text", "jsonl", "csv", "tsv", "parquet"]
 
-_FORMS: dict[str, Form] = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-}
+_FORMS: dict[str, Form] = {".ndjson": "jsonl", **{f".{form}": form for form in get_args(Form)}}
 
 
 def form_of(path: Path) -> Form:
