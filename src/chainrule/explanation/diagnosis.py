@@ -195,7 +195,11 @@ def trace_network(lm: LanguageModel, ids: list[int], target: int) -> Trace:
         if one.gate:
             gates.setdefault(one.gate, []).append(one)
     attention = [one.weights for one in modules if isinstance(one, ScaledDotProductAttention)]
-    embedded = _embedded(modules)
+    # learned first states may come before the embeddings, which are scaled where the table is tied to the head
+    place = next(n for n, module in enumerate(modules) if isinstance(module, Embedding))
+    embedded, second = modules[place : place + 2]
+    if isinstance(second, Scale) and second.in_modules[0] is embedded:
+        embedded = second
     # the last T rows are the tokens; a feed-forward network has <s> before them
     gradient = _gradient(embedded)
     logits_V = logits.out_tensor[0]
@@ -242,14 +246,6 @@ def _in_double(network: TapeNetwork) -> TapeNetwork:
     data: Any = {name: one if one is table else Value(one.out_tensor, name) for name, one in nodes}
     found.parameters = data
     return found
-
-
-def _embedded(modules: tuple[Module, ...]) -> Module:
-    """The embeddings, scaled where the table is tied to the head."""
-    # learned first states may come before it
-    place = next(n for n, module in enumerate(modules) if isinstance(module, Embedding))
-    first, second = modules[place : place + 2]
-    return second if isinstance(second, Scale) and second.in_modules[0] is first else first
 
 
 def _gradient(module: Module) -> np.ndarray:

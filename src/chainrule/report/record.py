@@ -28,20 +28,9 @@ from chainrule.comparison.surprisals import (
 from chainrule.contract.kinds import find_kind
 from chainrule.errors import ChainruleError, FolderError
 from chainrule.folder import METRICS
+from chainrule.report import surprise
 from chainrule.report.samples import Samples, samples_of
-from chainrule.report.surprise import (
-    KINDS,
-    Bins,
-    Ints,
-    Span,
-    Words,
-    best_spans,
-    by_kind,
-    by_position,
-    by_rank,
-    by_training_count,
-    words_of,
-)
+from chainrule.report.surprise import KINDS, Bins, Ints, Span, Words
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.given import Text
 from chainrule.training.checkpoints.run_folder import HISTORY
@@ -183,7 +172,7 @@ def comparison_details(
         record_surprisals(folder, comparison, test, progress=progress)
     drawn = drawn_models(comparison.results)
     found, block = _surprisals(folder, comparison)
-    words = words_of(block.decode()) if block else None
+    words = surprise.words_of(block.decode()) if block else None
     missing = []
     if comparison.is_of_text and (words is None or not found):
         what = f"{SURPRISALS}/*.npz" if words is not None else TEXT
@@ -197,9 +186,9 @@ def comparison_details(
         title=f"Comparison {folder.resolve().name}",
         comparison=comparison,
         curves=_curves(folder, comparison.results),
-        position=by_position(block, finite, lines=comparison.context == "line") if finite else None,
+        position=surprise.by_position(block, finite, lines=comparison.context == "line") if finite else None,
         frequency=None if words is None or not finite else _frequency(comparison, found, finite, words, block),
-        kinds=by_kind(words, finite) if words is not None and finite else None,
+        kinds=surprise.by_kind(words, finite) if words is not None and finite else None,
         samples=samples_of(folder, comparison, drawn, words, prompts, progress),
         map=None if words is None or not found else _map(words, drawn, found),
         missing=missing,
@@ -280,8 +269,9 @@ def _frequency(
         with suppress(ChainruleError):  # a kind of a plug-in that is not installed, or of an earlier version
             settings = settings_of.parse(find_kind(result.kind).settings, result.settings)
         if result.name in found and getattr(settings, "is_token_frequency", False):
-            return by_training_count(found[result.name], comparison.parts["train"]["tokens"], block, finite)
-    return by_rank(words, finite)
+            tokens = comparison.parts["train"]["tokens"]
+            return surprise.by_training_count(found[result.name], tokens, block, finite)
+    return surprise.by_rank(words, finite)
 
 
 def _map(words: Words, drawn: Sequence[Result], found: dict[str, Surprisals]) -> SurprisalMap:
@@ -293,7 +283,7 @@ def _map(words: Words, drawn: Sequence[Result], found: dict[str, Surprisals]) ->
     for (better, bits_of_better), (other, bits_of_other) in permutations(bits.items(), 2):
         spans = [
             {**_place(words, lines, one), "bits": round(one.bits, 1), "other": round(one.bits_of_other, 1)}
-            for one in best_spans(bits_of_better, bits_of_other, lines, SPANS)
+            for one in surprise.best_spans(bits_of_better, bits_of_other, lines, SPANS)
             if round(one.bits, 1) < round(one.bits_of_other, 1)  # a difference that can be seen
         ]
         pairs.append({"better": better, "than": other, "spans": spans})

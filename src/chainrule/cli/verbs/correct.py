@@ -99,44 +99,36 @@ def _measure(
 
     misspelled = None if evaluate is None else read_misspellings(evaluate)
     right = None if clean is None else list(texts.lines_of_corpus(clean))
-    found = [
-        (
-            folder,
-            None if misspelled is None else measure_misspellings(corrector, misspelled),
-            None if right is None else measure_clean(corrector, right),
-            "" if right is None or as_json else intrinsic(corrector.lm, right),
-        )
-        for folder, corrector in correctors
-    ]
+    found: list[tuple[str, dict[str, Any], str]] = []
+    for folder, corrector in correctors:
+        measured: dict[str, Any] = {}
+        if misspelled is not None:
+            measured["misspelled"] = measure_misspellings(corrector, misspelled)
+        if right is not None:
+            measured["clean"] = measure_clean(corrector, right)
+        found.append((folder, measured, "" if right is None or as_json else intrinsic(corrector.lm, right)))
     if as_json:
         objects = [
-            {"folder": folder} | {name: one.to_json() for name, one in named.items() if one is not None}
-            for folder, typos, unchanged, _ in found
-            for named in ({"misspelled": typos, "clean": unchanged},)
+            {"folder": folder, **{key: one.to_json() for key, one in every.items()}} for folder, every, _ in found
         ]
         print_json(objects if len(objects) > 1 else objects[0])
         return
     screen, baseline = console(), "  nearest, most frequent"
     if misspelled is not None:
-        rows = [
-            [folder, f"{one.texts:,}", *(f"{share:.1%}" for share in one.shares), f"{one.words_per_second:,.0f}"]
-            for folder, one, _, _ in found
-            if one is not None
-        ]
-        first = found[0][1]
-        assert first is not None
+        first, rows = found[0][1]["misspelled"], []
+        for folder, every, _ in found:
+            one = every["misspelled"]
+            shares = (f"{share:.1%}" for share in one.shares)
+            rows.append([folder, f"{one.texts:,}", *shares, f"{one.words_per_second:,.0f}"])
         rows.append([baseline, f"{first.texts:,}", f"{first.baseline:.1%}", "", "", "", ""])
         headings = ["misspelled", "texts", "right", "left as typed", "precision", "recall", "words/s"]
         print_table(screen, headings, rows)
         say(screen, f"of {first.unreachable:.1%} the vocabulary lacks the right word")
     if right is not None:
-        rows = [
-            [folder, bits, f"{one.words:,}", f"{one.rate:.2%}", f"{one.words_per_second:,.0f}"]
-            for folder, _, one, bits in found
-            if one is not None
-        ]
-        changed = found[0][2]
-        assert changed is not None
+        changed, rows = found[0][1]["clean"], []
+        for folder, every, bits in found:
+            one = every["clean"]
+            rows.append([folder, bits, f"{one.words:,}", f"{one.rate:.2%}", f"{one.words_per_second:,.0f}"])
         rows.append([baseline, "", f"{changed.words:,}", f"{changed.baseline:.2%}", ""])
         print_table(screen, ["right text", "bits/byte", "words", "falsely changed", "words/s"], rows)
         say(screen, f"{changed.unknown:.2%} of the words are not in the vocabulary")

@@ -220,11 +220,10 @@ def _table_row(record: ScoredRecord, longest_id: int, figures: tuple[tuple[str, 
     from rich.cells import set_cell_size
 
     name = set_cell_size(cut(_words(str(record.id)), longest_id, keep="end"), longest_id)
-    values = (
+    mean, total, perplexity = (
         f"{value:.1e}" if _LARGE <= value < float("inf") else number(value, 4)
         for value in (record.bits_per_token, record.bits, record.perplexity)
     )
-    mean, total, perplexity = values
     texts = mean, total, str(len(record.ids)), perplexity
     columns = (text.rjust(size) for text, (_, size) in zip(texts, figures, strict=False))
     return _GAP.join([name, *columns, cut(_words(record.text), room)]).rstrip()
