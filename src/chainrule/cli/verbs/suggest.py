@@ -94,7 +94,7 @@ def predict(
             lm = opt.load_model(folder, options, "language")
             results.append((folder, cr.tasks.keystrokes(lm, corpus, count, **how)))
             bits.append("" if as_json else output.intrinsic(lm, [*islice(lines_of_corpus(corpus), lines)]))
-        _show(results, bits, as_json)
+        _show_saved(results, bits, as_json)
         return
     if len(folders) > 1:
         raise click.UsageError("one model at a time suggests words; several are for --evaluate TEXT")
@@ -129,7 +129,7 @@ def _type(lm: cr.LanguageModel, count: int) -> None:
         echo(f"{keys:,} keys for {characters:,} characters: {1 - keys / characters:.1%} saved", err=True)
 
 
-def _show(results: Sequence[tuple[str, cr.tasks.Keystrokes]], bits: Sequence[str], as_json: bool) -> None:
+def _show_saved(results: Sequence[tuple[str, cr.tasks.Keystrokes]], bits: Sequence[str], as_json: bool) -> None:
     """Print the keystrokes that each model saves, and the bits per byte of the text beside them."""
     if as_json:
         output.print_measured(results)
