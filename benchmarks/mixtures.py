@@ -19,7 +19,7 @@ import recipes
 
 import chainrule as cr
 from benchmarks.harness import DATA, existing, exit_on_error, new_parser, show
-from chainrule.cli.output.progress import terminal_progress
+from chainrule.cli.output import terminal_progress
 from chainrule.mixtures.mixture import Mixture
 
 RATES = (3e-5, 1e-4, 3e-4, 1e-3)

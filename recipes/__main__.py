@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import recipes
-from chainrule.cli.output.progress import terminal_progress
+from chainrule.cli.output import terminal_progress
 from chainrule.errors import ChainruleError
 from chainrule.seq2seq.evaluate import TranslationMeasured
 from chainrule.settings import split_words

@@ -25,7 +25,7 @@ import torch
 import chainrule as cr
 from benchmarks.harness import DATA, Side, chosen_parts, import_error, new_parser, race, show, timed
 from benchmarks.seq2seq.peers import DESIGN, PEERS, unlike
-from chainrule.cli.output.progress import terminal_progress
+from chainrule.cli.output import terminal_progress
 from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.seq2seq.encoder_decoder_model import EncoderDecoderModel
 from chainrule.seq2seq.evaluate import evaluate_pairs

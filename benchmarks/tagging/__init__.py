@@ -35,7 +35,7 @@ import recipes
 import chainrule as cr
 from benchmarks.harness import DATA, exit_on_error, new_parser, show, timed
 from benchmarks.tagging.peers import DESIGNS, SpacyTagger, missing
-from chainrule.cli.output.progress import terminal_progress
+from chainrule.cli.output import terminal_progress
 from chainrule.errors import ChainruleError
 from chainrule.settings import split_words
 from chainrule.text.tagged import Sentence, Tagged

@@ -12,7 +12,7 @@ import pytest
 
 import chainrule as cr
 from chainrule.autodiff.tape_model import as_tape_model
-from chainrule.explanation.tables import heat_line
+from chainrule.explanation.diagnosis import heat_line
 
 from .running import Fails, Run, strict_json, trained_folders
 

@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainrule.comparison.advice import advise
+from chainrule.comparison.advice import advise, second_half, times_to_gain
 from chainrule.comparison.measured_training import LEAST_STEPS, check_steps
-from chainrule.comparison.overtaking import second_half, times_to_gain
 from chainrule.comparison.results import COSTS, FORMAT, RESULTS, Comparison, Result, read_comparison
 from chainrule.contract.kinds import Figures, LadderEntry
 from chainrule.errors import ModelError

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import sys
-import textwrap
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
@@ -17,15 +16,15 @@ import click
 
 from chainrule._version import __version__
 from chainrule.cli.options.unknown import hint, verb_hint
-from chainrule.cli.output import WAITING, echo
+from chainrule.cli.output import WAITING, echo, wrapped
 from chainrule.errors import ChainruleError, Interrupted
 from chainrule.system.signals import EXIT_CODES, Acknowledgement, Termination, end_process
 
 _MODULES = (
     ("compare", "report", "scale", "train", "evaluate", "score"),  # train and measure models
-    ("generate", "suggest", "fill", "translate", "tag", "predict"),  # use them
+    ("generate", "suggest", "fill", "translate", "tag"),  # use them
     ("filter", "anomalies", "correct", "rerank", "pairs", "tokenize"),  # put them to work on texts
-    ("mix", "serve", "convert", "inspect", "diagnose", "explain", "gradcheck", "kinds"),
+    ("mix", "serve", "convert", "inspect", "explain", "gradcheck", "kinds"),
 )
 """The modules of verbs/, in the order in which the help lists their verbs."""
 
@@ -132,12 +131,12 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         sys.exit(2)
     except click.UsageError as error:
         page = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""
-        message = error.format_message()
+        message, parameters = error.format_message(), error.ctx.command.params if error.ctx is not None else []
         if isinstance(error, click.NoSuchOption) and (meant := hint(error, arguments)):
             message = f"No such option '{error.option_name}': {meant}"
-        elif (verb := _no_such_verb(error)) is not None and (meant := verb_hint(verb)):
-            message = f"No such command '{verb}': {meant}"
-        elif "unexpected extra argument" in message and error.ctx is not None and _takes_text(error.ctx.command):
+        elif (verb := re.match(r"No such command '([^']*)'", message)) and (meant := verb_hint(verb[1])):
+            message = f"No such command '{verb[1]}': {meant}"
+        elif "unexpected extra argument" in message and any("TEXT" in (one.metavar or "") for one in parameters):
             message = f"{message.rstrip('.')}: a text of several words goes in quotes"
         _say(f"error: {message}{page}")
         sys.exit(2)
@@ -183,22 +182,9 @@ def _open_closed_streams() -> None:
 def _say_stopping() -> None:
     """Acknowledge a signal while work that must finish goes on, such as a step and its checkpoint."""
     message = "stopping; a second Ctrl-C stops at once"
-    progress = sys.modules.get("chainrule.cli.output.progress")  # not imported here: if it is not, it shows nothing
+    progress = sys.modules.get("chainrule.cli.output.progress")  # before it is imported, no bar is shown
     if progress is None or not progress.say_above_bars(f"chainrule: {message}"):
         _say(message)
-
-
-def _no_such_verb(error: click.UsageError) -> str | None:
-    """Return the verb that there is not, if that is the error."""
-    found = re.match(r"No such command '([^']*)'", error.format_message())
-    return found[1] if found else None
-
-
-def _takes_text(verb: click.Command) -> bool:
-    """Return True if a verb has an argument that is a text."""
-    return any(
-        "TEXT" in (argument.metavar or "") for argument in verb.params if isinstance(argument, click.Argument)
-    )
 
 
 def _message(error: Exception) -> str:
@@ -213,6 +199,5 @@ def _message(error: Exception) -> str:
 def _say(message: str) -> None:
     line = f"chainrule: {' '.join(message.split())}"
     if sys.stderr.isatty():
-        width = max(shutil.get_terminal_size().columns, 20)
-        line = textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+        line = wrapped(line, shutil.get_terminal_size().columns)
     echo(line, err=True)

@@ -5,14 +5,12 @@ In reading order:
     ladder.py              which models are compared
     ladders/               ladders with a name of their own: tables of the lectures
     budget.py              how the time is shared among networks, or what each of them gets alike
-    results.py             the record of a comparison: what each model gives and costs
-    overtaking.py          when a network would overtake a better model, by its learning curve
-    advice.py              which model to take, by differences and costs
+    results.py             the record of a comparison: what each model gives and costs, and when it is continued
+    advice.py              which model to take, by differences and costs, and when a network would overtake another
     surprisals.py          the surprisal of every token of the held-out text, on disk
     measured_training.py   one model of a comparison: trained, measured, saved, and its costs
     learning_curve.py      the same models on parts of the training text
     tables.py              the tables that the command line prints and a notebook shows
-    identity.py            what must be the same to continue a comparison that was stopped
     compare.py             `compare`: all of them
     scaling/               scaling laws: a grid of networks, and the law fitted to their losses
 """

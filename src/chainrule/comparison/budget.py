@@ -102,7 +102,8 @@ class TimeBudget:
             return entry
         networks = [entry, *(other for other in waiting if "minutes" in other.settings)]
         left = 60 * self.minutes - self.spent - (time.perf_counter() - self.began)
-        left -= self._expected() * (len(networks) + _MIXING)
+        expected = sum([self.each, *self._measured]) / (1 + len(self._measured))
+        left -= expected * (len(networks) + _MIXING)
         seconds = max(_LEAST_SECONDS, left * entry.share / sum(one.share for one in networks) / self.trainings)
         return replace(entry, settings={**entry.settings, "minutes": round(seconds / 60, 4)})
 
@@ -110,6 +111,3 @@ class TimeBudget:
         """Note how long an entry took in all, to plan for the next ones."""
         if "minutes" in entry.settings:
             self._measured.append(max(0.0, seconds - 60 * entry.settings["minutes"] * self.trainings))
-
-    def _expected(self) -> float:
-        return sum([self.each, *self._measured]) / (1 + len(self._measured))

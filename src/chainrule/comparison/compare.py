@@ -16,15 +16,24 @@ import numpy as np
 from chainrule import settings as settings_of
 from chainrule.comparison.advice import advise
 from chainrule.comparison.budget import MINUTES, EqualBudget, TimeBudget
-from chainrule.comparison.identity import another_error, identity_of, is_unused
 from chainrule.comparison.ladder import Ladder, find_ladder, folder_name
 from chainrule.comparison.learning_curve import CurveTexts, Job, add_whole_text, curve_jobs, on_part, timed_as
-from chainrule.comparison.measured_training import MeasuredTraining
-from chainrule.comparison.results import FORMAT, RESULTS, Comparison, Failure, Result, read_comparison
-from chainrule.comparison.surprisals import SURPRISALS, Surprisals, read_surprisals, write_text
+from chainrule.comparison.measured_training import MeasuredTraining, going_on
+from chainrule.comparison.results import (
+    FORMAT,
+    RESULTS,
+    Comparison,
+    Failure,
+    Result,
+    another_error,
+    identity_of,
+    is_unused,
+    read_comparison,
+)
+from chainrule.comparison.surprisals import SURPRISALS, read_surprisals, write_text
 from chainrule.contract.kinds import HeldOut, LadderEntry, TrainingData
 from chainrule.contract.lm import Context
-from chainrule.errors import ChainruleError, FolderError, Interrupted
+from chainrule.errors import ChainruleError, FolderError
 from chainrule.evaluation.intervals import FEWEST, among, drawn_bits_per_byte, drawn_means, middle_of, per_document
 from chainrule.folder import MANIFEST, to_json
 from chainrule.runs.prepare import TokenizerChoice, split_off
@@ -96,7 +105,7 @@ def compare(
     first = entries[0][0]
     is_of_text = first.measure is None
     equal = None if budget is None else EqualBudget.parse(budget)
-    _check_options(is_of_text, equal, minutes, seeds, curve, include)
+    _check_options(is_of_text, equal, minutes is not None, seeds, curve, bool(include))
     minutes = MINUTES if minutes is None and is_of_text else minutes
     _check_trainable(entries, device)
     on_parts = curve_jobs(entries) if curve else []
@@ -141,8 +150,7 @@ def compare(
         test_lines = lines_of(parts["test"])
         text = write_text(out, test_lines)
         if is_of_text:
-            repeated = repeated_bytes(test_lines, lines_of(parts["train"]))
-            comparison.parts["test"]["repeated"] = repeated
+            comparison.parts["test"]["repeated"] = repeated_bytes(test_lines, lines_of(parts["train"]))
         comparison.write(out)
         training = MeasuredTraining(data, HeldOut(parts["test"], encoded["test"]), out, text, seeds)
         spent = sum(one.seconds for one in comparison.results)
@@ -159,19 +167,14 @@ def compare(
 
 
 def _check_options(
-    is_of_text: bool,
-    equal: EqualBudget | None,
-    minutes: float | None,
-    seeds: int,
-    curve: bool,
-    include: Sequence[str | Path],
+    is_of_text: bool, equal: EqualBudget | None, is_timed: bool, seeds: int, curve: bool, includes: bool
 ) -> None:
     """Refuse options that do not go together, before anything is read."""
-    if include and not is_of_text:
+    if includes and not is_of_text:
         raise ChainruleError("models that stand already are compared if they predict text: leave out include")
     if curve and not is_of_text:
         raise ChainruleError("learning curves are of language models: leave out the curve")
-    if equal is not None and equal.limits_time and minutes is not None:
+    if equal is not None and equal.limits_time and is_timed:
         raise ChainruleError(f"a budget of {equal.unit} decides how long networks train: leave out the minutes")
     if equal is not None and equal.limits_time and curve:
         raise ChainruleError("on a learning curve networks have equal times: leave out the curve or the budget")
@@ -205,13 +208,10 @@ def _train_all(
         task.advance(len(jobs) - len(waiting))
         while waiting:
             job = waiting.pop(0)
-            try:
+            with going_on() as errors:
                 _train(job, training, texts, comparison, budget, [other.entry for other in waiting])
-            except Interrupted:
-                raise
-            except (ChainruleError, RuntimeError, MemoryError) as error:
-                message = str(error) or type(error).__name__
-                comparison.failures.append(Failure(job.entry.name, job.kind.name, message, job.share))
+            for error in errors:
+                comparison.failures.append(Failure(job.entry.name, job.kind.name, error, job.share))
                 progress.note(f"{on_part(job.entry.name, job.share)} failed, and the others go on: {error}")
             add_whole_text(comparison, drawn)
             comparison.write(training.out)
@@ -247,15 +247,10 @@ def _train(
 
 def _add_mixture(training: MeasuredTraining, comparison: Comparison, valid: Corpus) -> None:
     """Add the mixture of the best network and the best counted model, if there are both."""
-    try:
-        with training.data.progress.task("mixing"):
-            mixed = training.mix(comparison.results, valid)
-    except Interrupted:
-        raise
-    except (ChainruleError, RuntimeError, MemoryError) as error:
+    with going_on() as errors, training.data.progress.task("mixing"):
+        comparison.results.extend(training.mix(comparison.results, valid))
+    for error in errors:
         training.data.progress.note(f"the mixture failed: {error}")
-    else:
-        comparison.results.extend([] if mixed is None else [mixed])
 
 
 def _add_included(
@@ -266,25 +261,27 @@ def _add_included(
         taken = {folder_name(one.name) for one in comparison.results}
         name = folder.resolve().name
         name = f"{name} (included)" if folder_name(name) in taken else name
-        try:
+        with going_on() as errors:
             comparison.results.append(training.include(folder, name, scratch))
-        except Interrupted:
-            raise
-        except (ChainruleError, RuntimeError, MemoryError) as error:
-            comparison.failures.append(Failure(name, "included", str(error) or type(error).__name__))
+        comparison.failures.extend(Failure(name, "included", error) for error in errors)
 
 
 def _with_intervals(comparison: Comparison, test: Corpus, out: Path, seed: int) -> Comparison:
     """Return the comparison with its advice, and with intervals over documents of the test text and over seeds."""
     results, best, comparable = list(comparison.results), comparison.best, comparison.comparable
     bytes_D = np.asarray([len(one) + (not one.endswith(b"\n")) for one in test.documents()], np.int64)
-    nats_D: list[np.ndarray] = []
+    ends_D, nats_D = np.cumsum(bytes_D), list[np.ndarray]()
     models: dict[int, list[int]] = {}  # the rows of nats_D that belong to a result: one for each of its trainings
     for number, one in enumerate(results):
         if one.loss is None:
             continue
         kept = [read_surprisals(out, name, int(bytes_D.sum())) for name in one.surprisals]
-        found = [_per_document(one, bytes_D) for one in kept if one is not None]
+        found = [
+            # no token belongs to two documents, since each document ends with a line
+            per_document(one.nats, np.diff(np.searchsorted(one.ends, ends_D, side="right"), prepend=0))
+            for one in kept
+            if one is not None
+        ]
         if found and np.isfinite(found).all():
             models[number] = list(range(len(nats_D), len(nats_D) + len(found)))
             nats_D += found
@@ -299,12 +296,6 @@ def _with_intervals(comparison: Comparison, test: Corpus, out: Path, seed: int) 
             results[number] = replace(one, interval=middle_of(draws), behind=behind)
     found_now = replace(comparison, results=results)
     return replace(found_now, advice=advise(found_now))
-
-
-def _per_document(kept: Surprisals, bytes_D: np.ndarray) -> np.ndarray:
-    """Return -ln p of each document: no token belongs to two documents, since each document ends with a line."""
-    tokens_D = np.diff(np.searchsorted(kept.ends, np.cumsum(bytes_D), side="right"), prepend=0)
-    return per_document(kept.nats.astype(np.float64), tokens_D)
 
 
 # -- comparisons that are continued -----------------------------------------------------------------------

@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from chainrule.comparison.ladder import Ladder
 from chainrule.comparison.results import Comparison, Point, Result
@@ -133,18 +134,8 @@ def add_whole_text(comparison: Comparison, names: Iterable[str]) -> None:
     whole = comparison.parts["train"]
     for result in comparison.results:
         if result.name in wanted and result.has_finite_loss and isinstance(result.test, Measured):
-            comparison.curve.append(
-                Point(
-                    name=result.name,
-                    kind=result.kind,
-                    settings=dict(result.settings),
-                    share=1.0,
-                    tokens=whole["tokens"],
-                    bytes=whole["bytes"],
-                    bits_per_byte=result.test.bits_per_byte,
-                    perplexity=result.test.perplexity,
-                    training_seconds=result.training_seconds,
-                    seconds=result.seconds,
-                )
-            )
+            shared = {key: getattr(result, key) for key in ("name", "kind", "training_seconds", "seconds")}
+            figures = {key: getattr(result.test, key) for key in ("bits_per_byte", "perplexity")}
+            sizes: Any = {key: whole[key] for key in ("tokens", "bytes")}
+            comparison.curve.append(Point(**shared, **sizes, **figures, settings=dict(result.settings), share=1.0))
     comparison.curve.sort(key=lambda one: (order.index(one.name), one.share))

@@ -6,7 +6,8 @@ import math
 import statistics
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule import settings as settings_of
+from chainrule.comparison.advice import second_half
 from chainrule.comparison.ladder import folder_name
-from chainrule.comparison.overtaking import second_half
 from chainrule.comparison.results import Point, Result, seed_name
 from chainrule.comparison.surprisals import Surprisals, token_ends, write_surprisals
 from chainrule.contract.kinds import Figures, HeldOut, Kind, LadderEntry, TrainingData, find_kind, load
 from chainrule.contract.lm import LanguageModel
 from chainrule.contract.model import Model
 from chainrule.decode.generate import generate_many, sample_text
-from chainrule.errors import ModelError
+from chainrule.errors import ChainruleError, Interrupted, ModelError
 from chainrule.evaluation.measure import Measured, measure
 from chainrule.evaluation.metrics import perplexity_of
 from chainrule.folder import megabytes
@@ -41,13 +42,25 @@ MIXTURE = "mixture"
 """The name of the last model of a comparison: its best network mixed with its best counted model."""
 
 LEAST_STEPS = 20
-"""A network that takes fewer is no result."""
+"""A network that takes fewer steps is no result."""
 
 _SAMPLE_LINES = 8
 _SAMPLING_SECONDS, _SAMPLING_TOKENS = 0.1, 2000
 _LONG_TRAINING = 10.0  # seconds; a model of counts that trains faster is trained twice, to time the second training
-_FEW_TOKENS = 500  # of a text that is read before anything is timed
+_FEW_TOKENS = 500  # whole lines of at most so many are read before anything is timed
 _TIMES, _LONG_SECONDS = 3, 0.5  # a text is scored so often for its speed, unless it takes long
+
+
+@contextmanager
+def going_on() -> Iterator[list[str]]:
+    """Go on with the other models after an error of the one in the block; the list then has its message."""
+    errors: list[str] = []
+    try:
+        yield errors
+    except Interrupted:
+        raise
+    except (ChainruleError, RuntimeError, MemoryError) as error:
+        errors.append(str(error) or type(error).__name__)
 
 
 @dataclass(frozen=True)
@@ -84,12 +97,9 @@ class MeasuredTraining:
         result = self._measured(kind, entry, model, trained)
         if result.flops_per_token is not None:
             flops: float | None = 3 * result.flops_per_token * seen
-            if (
-                isinstance(result.test, Measured)
-                and (half := second_half(model.metrics.get(HISTORY, []))) is not None
-            ):
-                per_nat = result.test.bits_per_byte / result.test.nats
-                result = replace(result, second_half=half * per_nat)
+            half = second_half(model.metrics.get(HISTORY, []))
+            if isinstance(result.test, Measured) and half is not None:
+                result = replace(result, second_half=half * result.test.bits_per_byte / result.test.nats)
             result = self._with_more_seeds(result, kind, settings)
         else:
             flops = order * seen if (order := getattr(settings, "order", None)) is not None else None
@@ -142,8 +152,8 @@ class MeasuredTraining:
             seconds=time.perf_counter() - began,
         )
 
-    def mix(self, results: Sequence[Result], valid: Corpus) -> Result | None:
-        """Mix the best network with the best counted model, tuned on `valid`; None if one of them is missing.
+    def mix(self, results: Sequence[Result], valid: Corpus) -> list[Result]:
+        """Mix the best network with the best counted model, tuned on `valid`; empty if one of them is missing.
 
         The time of its training is that of both models and of the tuning.
         """
@@ -152,7 +162,7 @@ class MeasuredTraining:
         networks = [one for one in ranked if one.flops_per_token is not None]
         counted = [one for one in ranked if one.flops_per_token is None]
         if not networks or not counted:
-            return None
+            return []
         found = [networks[0], counted[0]]
         models = [load(self.out / one.folder, device=self.data.device) for one in found]
         mixed = mix(models, valid, progress=self.data.progress)
@@ -161,7 +171,7 @@ class MeasuredTraining:
         trained = sum(one.training_seconds for one in found) + time.perf_counter() - began
         result = self._measured(find_kind("mixture"), LadderEntry(MIXTURE, {"models": names}), mixed, trained)
         seconds = time.perf_counter() - began
-        return replace(result, seconds=seconds, flops_per_token=networks[0].flops_per_token)
+        return [replace(result, seconds=seconds, flops_per_token=networks[0].flops_per_token)]
 
     def include(self, folder: Path, name: str, scratch: Path) -> Result:
         """Measure a model that stands already, with its own tokenizer; the comparison keeps a copy of it."""
@@ -212,25 +222,19 @@ class MeasuredTraining:
     def _measure_on_text(self, lm: LanguageModel, name: str) -> Measured:
         """Measure a language model on the test text, and write the surprisal of each token to a file."""
         pieces: list[np.ndarray] = []
-        measure(lm, _few(self.test.encoded))
-        found = measure(lm, self.test.encoded, keep=pieces.append)
+        encoded = self.test.encoded
+        ends = np.flatnonzero(encoded.ids[:_FEW_TOKENS] == encoded.ids[-1])  # of lines
+        measure(lm, replace(encoded, ids=encoded.ids[: ends[-1] + 1]) if len(ends) else encoded)
+        found = measure(lm, encoded, keep=pieces.append)
         seconds = [found.seconds]
         is_counted = _flops_per_token(lm) is None  # its loops may be compiled for a long text only
-        while len(seconds) < _TIMES and min(seconds) < (
-            _LONG_SECONDS if len(seconds) > 1 or not is_counted else 10
-        ):
-            seconds.append(measure(lm, self.test.encoded).seconds)
+        while len(seconds) < _TIMES and min(seconds) < (10 if is_counted and len(seconds) == 1 else _LONG_SECONDS):
+            seconds.append(measure(lm, encoded).seconds)
         median = statistics.median_low(seconds)
         found = replace(found, seconds=median, tokens_per_second=found.tokens / max(median, 1e-9))
         nats = -np.concatenate(pieces).astype(np.float64)
         write_surprisals(self.out, name, Surprisals(nats.astype(np.float32), self._token_ends))
         return found
-
-
-def _few(encoded: Encoded) -> Encoded:
-    """Return the first lines of a text, or all of a short one; the counts of bytes and lines stay as they are."""
-    ends = np.flatnonzero(encoded.ids[:_FEW_TOKENS] == encoded.ids[-1])
-    return replace(encoded, ids=encoded.ids[: ends[-1] + 1]) if len(ends) else encoded
 
 
 def check_steps(entry: LadderEntry, steps: int | None, seconds: float) -> None:

@@ -1,7 +1,11 @@
-"""The results of a comparison: how good each model is and what it costs, and how they are stored in a file."""
+"""The results of a comparison: how good each model is and what it costs, and how they are stored in a file.
+
+A comparison, or a grid of networks, that was stopped is continued only if its identity is the same.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -10,12 +14,15 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from chainrule.contract.kinds import Figures
+from chainrule.contract.kinds import Figures, TrainingData
 from chainrule.contract.lm import Context
+from chainrule.errors import FolderError
 from chainrule.evaluation.measure import Measured
 from chainrule.folder import to_json
-from chainrule.system.disk import replaced_file
+from chainrule.system.disk import LOCK, replaced_file
 from chainrule.system.display import to_html
+from chainrule.tokens.ids import Encoded
+from chainrule.tokens.registry import dump_tokenizer
 
 RESULTS = "compare.json"
 FORMAT = "chainrule-comparison"
@@ -276,6 +283,14 @@ class Comparison:
         """The costs that were measured of at least one model."""
         return [cost for cost in COSTS.values() if any(cost.of(one) is not None for one in self.results)]
 
+    @property
+    def curves(self) -> dict[str, dict[float, float]]:
+        """The learning curves: bits per byte by the model, and then by the share of the training text."""
+        found: dict[str, dict[float, float]] = {}
+        for one in self.curve:
+            found.setdefault(one.name, {})[one.share] = one.bits_per_byte
+        return found
+
     def frontier(self, key: str) -> set[str]:
         """Return the names of the models that no other beats, by loss and by the cost of that key.
 
@@ -316,6 +331,34 @@ class Comparison:
         """Write the comparison into its folder."""
         with replaced_file(out / RESULTS) as file:
             file.write(to_json(self.to_json(), indent=2).encode() + b"\n")
+
+
+# -- a folder in which results are, or will be ------------------------------------------------------------
+
+
+def identity_of(data: TrainingData, encoded: Mapping[str, Encoded], minutes: float | None) -> dict[str, Any]:
+    """Return the texts, the tokenizer and the settings that all models share, as plain values."""
+    return {
+        **({} if data.sources is None else {"sources": data.sources.train.fingerprint}),
+        "texts": {name: part.fingerprint for name, part in encoded.items()},
+        "tokenizer": hashlib.sha256(dump_tokenizer(data.tokenizer).encode()).hexdigest(),
+        "context": data.context,
+        "seed": data.seed,
+        "minutes": minutes,
+    }
+
+
+def is_unused(out: Path) -> bool:
+    """Return True if the folder does not exist, or is empty."""
+    return not out.exists() or (out.is_dir() and all(path.name == LOCK for path in out.iterdir()))
+
+
+def another_error(out: Path, what: str) -> FolderError:
+    """Return the error of a folder that holds results of another identity."""
+    return FolderError(
+        f"{out} holds another {what}, of other texts or settings; choose another folder, or overwrite it "
+        "(--overwrite)"
+    )
 
 
 def read_comparison(out: Path) -> Comparison | None:

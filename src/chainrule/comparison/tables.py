@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from chainrule.comparison.learning_curve import fraction, on_part
 from chainrule.comparison.results import Comparison, Result
 from chainrule.evaluation.measure import Measured, caveats
-from chainrule.system.display import Part, ResultTable, number
+from chainrule.system.display import Part, ResultTable, cell, number
 
 CHEAP = "°"
 """Marks the cost of a model to which no other is better without costing more."""
@@ -78,12 +78,10 @@ def training_table(comparison: Comparison) -> ResultTable:
     """Return what the training of each model read and computed."""
     rows = [
         [
-            one.name,
-            "" if one.steps is None else f"{one.steps:,}",
-            "" if one.tokens_seen is None else f"{one.tokens_seen:,}",
+            *map(cell, (one.name, one.steps, one.tokens_seen)),
             "" if one.epochs is None else number(one.epochs, 3),
             "" if one.training_flops is None else f"{one.training_flops:.1e}",
-            "" if one.parameters is None else f"{one.parameters:,}",
+            cell(one.parameters),
         ]
         for one in comparison.results
         if one.tokens_seen is not None
@@ -117,11 +115,8 @@ def _notes(comparison: Comparison) -> list[str]:
 def curve_table(comparison: Comparison) -> ResultTable:
     """Return the learning curves: a row for each model, a column for each part of the training text."""
     shares = sorted({one.share for one in comparison.curve})
-    points: dict[str, dict[float, float]] = {}
-    for one in comparison.curve:
-        points.setdefault(one.name, {})[one.share] = one.bits_per_byte
     rows = []
-    for name, found in points.items():
+    for name, found in comparison.curves.items():
         half, whole = found.get(0.5, math.inf), found.get(1.0, math.inf)
         gained = f"{whole - half:+.3f}" if max(half, whole) < math.inf else ""
         rows.append([name, *(number(found[share], 4) if share in found else "" for share in shares), gained])

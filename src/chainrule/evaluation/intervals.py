@@ -83,8 +83,7 @@ def drawn_means(
     return np.stack([drawn_BM[rows, columns].mean(axis=1) for columns in chosen], axis=1)
 
 
-def per_document(values: NDArray[np.float64], sizes_D: NDArray[np.int64]) -> NDArray[np.float64]:
+def per_document(values: NDArray[np.floating], sizes_D: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the sum of each document's values; the first sizes_D[0] values are those of document 0, and so on."""
-    starts = np.cumsum(sizes_D) - sizes_D
-    sums: NDArray[np.float64] = np.add.reduceat(values, starts)
+    sums: NDArray[np.float64] = np.add.reduceat(values.astype(np.float64), np.cumsum(sizes_D) - sizes_D)
     return sums

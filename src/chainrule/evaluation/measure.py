@@ -87,14 +87,10 @@ class Measured:
 
     def figures(self) -> dict[str, str]:
         """The figures as people read them, by their headings in a table; `caveats` explains their marks."""
-        shown = {name: self._marked(getattr(self, name)) for name in ("perplexity", "nats", "bits")}
-        star = "*" if self.is_lower_bound else ""
-        shown["bits/byte"] = self._marked(self.bits_per_byte) + star
+        form, star = "{}" if self.normalised else "({})", "*" if self.is_lower_bound else ""
+        shown = {name: form.format(number(getattr(self, name), 4)) for name in ("perplexity", "nats", "bits")}
+        shown["bits/byte"] = form.format(number(self.bits_per_byte, 4)) + star
         return {**shown, "tokens": f"{self.tokens:,}", "OOV": f"{self.oov:.2%}"}
-
-    def _marked(self, value: float) -> str:
-        """Write a figure, in brackets where it is computed from scores."""
-        return number(value, 4) if self.normalised else f"({number(value, 4)})"
 
     def __str__(self) -> str:
         shown = self.figures()

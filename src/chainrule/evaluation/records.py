@@ -8,7 +8,7 @@ anew at each text file, and at each record of other files.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -141,26 +141,20 @@ def score_batches(
     """Yield the records of a corpus with their scores, many at a time; workers score them if there are any."""
     size = tokens_at_once(lm) if lm.context == "line" else min(tokens_at_once(lm), TOKENS_AT_ONCE)
     batches = record_batches(corpus, size, per_line=per_line)
-    if workers is None:
-        every: Iterable[tuple[RecordBatch, _Scored]] = _in_sequence(lm, batches)
-    else:
+    if workers is not None:
         expect_lines(lm)
-        every = workers.executor.in_order(partial(_score_stored, workers.stored), batches)
-    for records, scored in every:
+        for records, scored in workers.executor.in_order(partial(_score_stored, workers.stored), batches):
+            yield ScoredBatch(records, *scored, is_one_file(corpus))
+        return
+    state: State = lm.start(1)
+    for records in batches:  # a stream continues from the state after the batch before
+        scored, state = _score_batch(lm, records, state)
         yield ScoredBatch(records, *scored, is_one_file(corpus))
 
 
 def is_one_file(corpus: Corpus) -> bool:
     """Return True if all records are of one file, or of texts in memory: their ids need no file name."""
     return len(corpus.paths) + bool(corpus.texts) == 1
-
-
-def _in_sequence(lm: LanguageModel, batches: Iterable[RecordBatch]) -> Iterator[tuple[RecordBatch, _Scored]]:
-    """Score batches one after the other: a stream continues from the state after the batch before."""
-    state: State = lm.start(1)
-    for records in batches:
-        scored, state = _score_batch(lm, records, state)
-        yield records, scored
 
 
 def _score_stored(stored: Stored, records: RecordBatch) -> _Scored:

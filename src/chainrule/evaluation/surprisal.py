@@ -177,16 +177,8 @@ class Scores:
 
     def to_frame(self) -> pandas.DataFrame:
         """Return a pandas table with a row for each text."""
-        return frame(
-            text=self.texts,
-            tokens=self.tokens,
-            bytes=self.bytes,
-            log_prob=self.log_prob,
-            nats=self.nats,
-            perplexity=self.perplexity,
-            bits_per_byte=self.bits_per_byte,
-            unknown=self.unknown,
-        )
+        names = ("tokens", "bytes", "log_prob", "nats", "perplexity", "bits_per_byte", "unknown")
+        return frame(text=self.texts, **{name: getattr(self, name) for name in names})
 
     def token_frame(self) -> pandas.DataFrame:
         """Return a pandas table with a row for each token: its text's number, its position, its id, ln p."""

@@ -8,8 +8,9 @@ it takes the model, the ids that are read, and the id that is predicted, and ret
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +35,16 @@ from chainrule.explanation.following import Followed, follow
 from chainrule.explanation.reading import ids_and_target
 from chainrule.folder import to_json
 from chainrule.system.disk import replaced_file
-from chainrule.system.display import Part, number, to_html
+from chainrule.system.display import Part, ResultTable, number, to_html
 from chainrule.system.plugins import import_object
 from chainrule.system.progress import Reports, as_progress
 
 LONGEST = 200
 """The most steps that are looked at by default; the records grow with their square."""
-
-
 WIDTH = 120
 """The columns of a table where there is no terminal."""
+_FIGURES = 56  # the width of a table without its line of blocks
+_BLOCKS, _NOTHING = "▁▂▃▄▅▆▇█", "·"
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +90,12 @@ class Diagnosis(Trace):
 
     def parts(self, width: int = WIDTH) -> list[Part]:
         """The diagnosis as sentences and tables, for a terminal of so many columns and for a notebook."""
-        from chainrule.explanation.tables import diagnosis_parts
-
-        return diagnosis_parts(self, width)
+        parts: list[Part] = [self.title, "", *_gradients(self, width - _FIGURES)]
+        if self.gates:
+            parts += ["", *_gates(self, width - _FIGURES)]
+        if self.attention_LHTT is not None:
+            parts += ["", *_attention(self, self.attention_LHTT, width * 2 // 5)]
+        return parts
 
     def __repr__(self) -> str:
         return f"<Diagnosis of {self.title}>"
@@ -191,7 +195,11 @@ def trace_network(lm: LanguageModel, ids: list[int], target: int) -> Trace:
         if one.gate:
             gates.setdefault(one.gate, []).append(one)
     attention = [one.weights for one in modules if isinstance(one, ScaledDotProductAttention)]
-    embedded = _embedded(modules)
+    # learned first states may come before the embeddings, which are scaled where the table is tied to the head
+    place = next(n for n, module in enumerate(modules) if isinstance(module, Embedding))
+    embedded, second = modules[place : place + 2]
+    if isinstance(second, Scale) and second.in_modules[0] is embedded:
+        embedded = second
     # the last T rows are the tokens; a feed-forward network has <s> before them
     gradient = _gradient(embedded)
     logits_V = logits.out_tensor[0]
@@ -240,14 +248,6 @@ def _in_double(network: TapeNetwork) -> TapeNetwork:
     return found
 
 
-def _embedded(modules: tuple[Module, ...]) -> Module:
-    """The embeddings, scaled where the table is tied to the head."""
-    # learned first states may come before it
-    place = next(n for n, module in enumerate(modules) if isinstance(module, Embedding))
-    first, second = modules[place : place + 2]
-    return second if isinstance(second, Scale) and second.in_modules[0] is first else first
-
-
 def _gradient(module: Module) -> np.ndarray:
     """The gradient of a module; zeros if none flowed in."""
     return np.zeros_like(module.out_tensor) if module.out_gradient is None else module.out_gradient
@@ -256,3 +256,78 @@ def _gradient(module: Module) -> np.ndarray:
 def _rounded(values: np.ndarray) -> list[float]:
     rounded: list[float] = np.round(values, 6).tolist()
     return rounded
+
+
+# -- tables: each row has a line of blocks over the steps --------------------------------------------------
+
+
+def _gradients(found: Diagnosis, width: int) -> list[Part]:
+    norms = {"embedding": found.embedding_gradient_T}
+    for name, norms_LT in found.state_gradients.items():
+        norms |= {f"{name}, layer {layer}": norms_T for layer, norms_T in enumerate(norms_LT)}
+    seen = [norm for norms_T in norms.values() for norm in norms_T if 0 < norm < math.inf] or [1.0]
+    least, most = min(seen), max(seen)
+    rows = []
+    for name, norms_T in norms.items():
+        levels = [_log_level(norm, least, most) for norm in norms_T]
+        first, last = float(norms_T[0]), float(norms_T[-1])
+        ratio = f"{first / last:.1e}" if last else ""
+        rows.append([name, heat_line(levels, width), f"{first:.1e}", f"{last:.1e}", ratio])
+    return [
+        ResultTable(["gradient by", "step by step", "first", "last", "first / last"], rows),
+        f"blocks, by logarithms: ▁ {least:.1e} to █ {most:.1e}; {_NOTHING} no gradient at all",
+        f"most depends on {_largest(found, found.embedding_gradient_T)}",
+    ]
+
+
+def _gates(found: Diagnosis, width: int) -> list[Part]:
+    rows = []
+    for layer in range(len(next(iter(found.gates.values())))):
+        for name, layers in found.gates.items():
+            means_T = layers[layer].mean(axis=1)
+            # gates lie between 0 and 1, a candidate between -1 and 1
+            levels = ((means_T + 1) / 2 if name == "candidate" else means_T).tolist()
+            figures = (f"{value:.3f}" for value in (means_T.min(), means_T.mean(), means_T.max()))
+            rows.append([f"{name}, layer {layer}", heat_line(levels, width), *figures])
+    table = ResultTable(["mean of units", "step by step", "least", "mean", "most"], rows)
+    return [table, "blocks: ▁ 0 to █ 1; of candidates ▁ -1 to █ 1"]
+
+
+def _attention(found: Diagnosis, attention_LHTT: np.ndarray, width: int) -> list[Part]:
+    rows = []
+    for layer, head in np.ndindex(attention_LHTT.shape[:2]):
+        weights_T = attention_LHTT[layer, head, -1]
+        line = heat_line((weights_T / weights_T.max()).tolist(), width)
+        rows.append([f"layer {layer}, head {head}", line, _largest(found, weights_T)])
+    table = ResultTable([f"attention of {found.tokens[-1]!r}", "step by step", "most to"], rows, left=[2])
+    return [table, "blocks: ▁ 0 to █ the largest weight of the row"]
+
+
+def heat_line(levels: Sequence[float | None], width: int) -> str:
+    """Draw levels from 0 to 1 as blocks, None as a dot; where there are too few columns, neighbours share one.
+
+    >>> heat_line([0.0, 0.5, 1.0, None], 10)
+    '▁▅█·'
+    """
+    columns = max(min(len(levels), width), 1)
+    edges = [i * len(levels) // columns for i in range(columns + 1)]
+    line = ""
+    for first, last in pairwise(edges):
+        here = [level for level in levels[first:last] if level is not None]
+        mean = sum(here) / len(here) if here else None
+        line += _NOTHING if mean is None else _BLOCKS[min(int(mean * len(_BLOCKS)), len(_BLOCKS) - 1)]
+    return line
+
+
+def _log_level(norm: float, least: float, most: float) -> float | None:
+    """Return the level of a norm between the least (0) and the most (1), by logarithms; None if it is 0."""
+    if not norm > 0:
+        return None
+    low, high = math.log(least), math.log(most)
+    return (math.log(min(norm, most)) - low) / (high - low) if high > low else 1.0
+
+
+def _largest(found: Diagnosis, values_T: np.ndarray) -> str:
+    """Name the three tokens with the largest values, with their steps and values."""
+    best = sorted(range(len(values_T)), key=lambda step: -values_T[step])[:3]
+    return ", ".join(f"{found.tokens[step]!r} at {step} ({number(float(values_T[step]))})" for step in best)

@@ -96,13 +96,8 @@ class MixtureExplanation(Explanation):
             {"name": part.name, "weight": part.weight, "probability": part.probability, "share": share}
             for part, share in zip(self.weighed.parts, self.shares, strict=True)
         ]
-        return {
-            "form": self.weighed.form,
-            "by": self.weighed.by,
-            "value": self.weighed.value,
-            "parts": parts,
-            "equation": self.equation,
-        }
+        shared = {name: getattr(self.weighed, name) for name in ("form", "by", "value")}
+        return {**shared, "parts": parts, "equation": self.equation}
 
 
 def explain_mixture(lm: Any, ids: list[int], target: int, last: int, progress: Progress) -> MixtureExplanation:

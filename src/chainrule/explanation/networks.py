@@ -78,16 +78,11 @@ class NetworkExplanation(Explanation):
             gradient = "" if node.gradient is None else f"{node.gradient:.2e}"
             rows.append([node.name, node.equation, _shape(node), gradient])
         headings = ["module", "equation", "shape", "||dL/dz||"]
-        parameters = [
-            [
-                node.symbol,
-                _shape(node),
-                "once" if len(uses) == 1 else f"{len(uses)} times",
-                f"{node.gradient or 0:.2e}",
-            ]
-            for node, uses in zip(self.graph.nodes, self.graph.uses, strict=True)
-            if node.kind == "parameter"
-        ]
+        parameters = []
+        for node, uses in zip(self.graph.nodes, self.graph.uses, strict=True):
+            if node.kind == "parameter":
+                used = "once" if len(uses) == 1 else f"{len(uses)} times"
+                parameters.append([node.symbol, _shape(node), used, f"{node.gradient or 0:.2e}"])
         of_parameters = ResultTable(["parameter", "shape", "used", "||dL/dW||"], parameters)
         return [ResultTable(headings, rows, left=[1], strong=strong), "", of_parameters, ""]
 

@@ -152,20 +152,10 @@ class NgramExplanation(Explanation):
         return parts
 
     def _table(self) -> ResultTable:
-        letter = self.letter
+        headings = ["N(· h w)", "N(· h ·)", "own part", "weight of shorter", "adds to p", "p after it"]
         if isinstance(self.lines[0], BackoffLine):
-            headings = ["context", "in the model", "backoff weight", f"stored {letter}", f"{letter} after it"]
-        else:
-            headings = [
-                "context",
-                "N(· h w)",
-                "N(· h ·)",
-                "own part",
-                "weight of shorter",
-                "adds to p",
-                "p after it",
-            ]
-        return ResultTable(headings, [line.row() for line in self.lines])
+            headings = ["in the model", "backoff weight", f"stored {self.letter}", f"{self.letter} after it"]
+        return ResultTable(["context", *headings], [line.row() for line in self.lines])
 
     def steps(self) -> dict[str, Any]:
         contexts = {"contexts": [vars(line) for line in self.lines]}

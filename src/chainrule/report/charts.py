@@ -95,6 +95,11 @@ def _from_lowest(field: str, title: str, **scale: Any) -> Any:
     return alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=False, **scale))
 
 
+def _tip(field: str, title: str, numbers: str = "") -> Any:
+    """Return the entry of a field, with its title and the format of its numbers, in what the pointer shows."""
+    return altair().Tooltip(field, title=title, **({"format": numbers} if numbers else {}))
+
+
 def _cost_chart(details: ComparisonDetails, cost: Cost, palette: Mapping[str, str]) -> Any:
     """Draw loss against one cost: a point for each model, and the line of those that no other beats.
 
@@ -114,32 +119,17 @@ def _cost_chart(details: ComparisonDetails, cost: Cost, palette: Mapping[str, st
         return None
     title = f"{cost.name} ({cost.unit})" if cost.unit else cost.name
     cheap, step = ("right", "step-before") if cost.more_is_better else ("left", "step-after")
-    x = alt.X(
-        "cost:Q",
-        title=title,
-        scale=alt.Scale(type="log", nice=False, padding=24),
-        axis=alt.Axis(
-            tickCount=5,
-            format="~s" if cost.is_large else "~g",
-            labelBound=True,
-            labelOverlap="greedy",
-            labelSeparation=8,
-        ),
-    )
-    y = _from_lowest("loss", loss_name, padding=12)
-    base = _chart(
-        rows, f"{loss_name} against {title}; the best models for their cost are at the lower {cheap}"
-    ).encode(x=x, y=y)
+    numbers = "~s" if cost.is_large else "~g"
+    axis = alt.Axis(tickCount=5, format=numbers, labelBound=True, labelOverlap="greedy", labelSeparation=8)
+    x = alt.X("cost:Q", title=title, scale=alt.Scale(type="log", nice=False, padding=24), axis=axis)
+    about = f"{loss_name} against {title}; the best models for their cost are at the lower {cheap}"
+    base = _chart(rows, about).encode(x=x, y=_from_lowest("loss", loss_name, padding=12))
     line = base.transform_filter("datum.frontier").mark_line(interpolate=step, strokeDash=[5, 4], color=OTHER)
     bars = base.mark_rule(opacity=0.6).encode(y="low:Q", y2="high:Q", color=colour_of(shown))
     points = base.mark_point(filled=True, opacity=0.95).encode(
         size=alt.condition("datum.frontier", alt.value(110), alt.value(45)),
         color=colour_of(shown),
-        tooltip=[
-            alt.Tooltip("model:N"),
-            alt.Tooltip("loss:Q", title=loss_name, format=".4f"),
-            alt.Tooltip("cost:Q", title=title, format=",.4~g"),
-        ],
+        tooltip=["model:N", _tip("loss:Q", loss_name, ".4f"), _tip("cost:Q", title, ",.4~g")],
         shape=alt.condition("datum.frontier", alt.value("diamond"), alt.value("circle")),
     )
     places = base.transform_filter("datum.frontier").mark_text(dx=9, dy=-9, fontSize=12, fontWeight=600)
@@ -161,7 +151,7 @@ def _training_chart(details: ComparisonDetails, palette: Mapping[str, str]) -> A
         x=alt.X("tokens:Q", title="tokens seen", axis=alt.Axis(format="~s", tickCount=6)),
         y=_from_lowest("bits", "bits per token"),
         color=colour_of({str(row["model"]): palette.get(str(row["model"]), OTHER) for row in rows}),
-        tooltip=["model:N", "of:N", alt.Tooltip("tokens:Q", format=","), alt.Tooltip("bits:Q", format=".3f")],
+        tooltip=["model:N", "of:N", _tip("tokens:Q", "tokens", ","), _tip("bits:Q", "bits", ".3f")],
     )
     dashes = alt.StrokeDash("of:N", title="loss of", scale=alt.Scale(**of, range=[[1, 0], [4, 3]]))
     shapes = alt.Shape("of:N", title="loss of", scale=alt.Scale(**of, range=["circle", "cross"]))
@@ -183,12 +173,7 @@ def _bins_chart(bins: Bins, palette: Mapping[str, str]) -> Any:
         x=alt.X("bin:O", title=bins.by, sort=None, axis=alt.Axis(labelAngle=0, labelOverlap="parity")),
         y=_from_lowest("bits", bins.loss),
         color=colour_of({name: colour for name, colour in palette.items() if name in bins.means}),
-        tooltip=[
-            "model:N",
-            alt.Tooltip("bin:O", title=bins.by),
-            alt.Tooltip("bits:Q", title=bins.loss),
-            "amount:Q",
-        ],
+        tooltip=["model:N", _tip("bin:O", bins.by), _tip("bits:Q", bins.loss), "amount:Q"],
     )
 
 
@@ -202,21 +187,14 @@ def _learning_chart(comparison: Comparison, palette: Mapping[str, str]) -> Any:
     if not rows:
         return None
     chart = _chart(rows, "Bits per byte against the tokens of the training text, a line for each model")
+    axis = alt.Axis(format=".3~s", values=sorted({row["tokens"] for row in rows}))
+    scale = alt.Scale(type="log", base=2, nice=False, padding=12)
+    tips = [_tip("part:N", "of the training text"), _tip("tokens:Q", "tokens", ",")]
     return chart.mark_line(point=True).encode(
-        x=alt.X(
-            "tokens:Q",
-            title="training text, tokens",
-            scale=alt.Scale(type="log", base=2, nice=False, padding=12),
-            axis=alt.Axis(format=".3~s", values=sorted({row["tokens"] for row in rows})),
-        ),
+        x=alt.X("tokens:Q", title="training text, tokens", scale=scale, axis=axis),
         y=_from_lowest("bits", "bits per byte"),
         color=colour_of(learning_colours(comparison, palette)),
-        tooltip=[
-            "model:N",
-            alt.Tooltip("part:N", title="of the training text"),
-            alt.Tooltip("tokens:Q", format=","),
-            alt.Tooltip("bits:Q", title="bits per byte", format=".3f"),
-        ],
+        tooltip=["model:N", *tips, _tip("bits:Q", "bits per byte", ".3f")],
     )
 
 
@@ -238,11 +216,7 @@ def pair_charts(details: PairDetails) -> dict[str, Any]:
     )
     points = base.mark_point(filled=True, size=70, opacity=1).encode(
         color=colour_of(colours(details.names), "of", "comparison"),
-        tooltip=[
-            "model:N",
-            alt.Tooltip("of:N", title="comparison"),
-            alt.Tooltip("loss:Q", title=loss, format=".4f"),
-        ],
+        tooltip=["model:N", _tip("of:N", "comparison"), _tip("loss:Q", loss, ".4f")],
     )
     lines = base.mark_line(color=OTHER, strokeWidth=2).encode(detail="model:N")
     return {"pair": alt.layer(lines, points).properties(height=alt.Step(26))}
@@ -268,7 +242,7 @@ def run_charts(points: Sequence[Mapping[str, float]]) -> dict[str, Any]:
             x=x,
             y=_from_lowest("bits", "bits per token"),
             color=colour_of(LOSSES, title="loss of"),
-            tooltip=["model:N", "step:Q", alt.Tooltip("bits:Q", format=".4f")],
+            tooltip=["model:N", "step:Q", _tip("bits:Q", "bits", ".4f")],
         )
     for key, (title, numbers) in _RUN_CHARTS.items():
         rows = [{"step": one["step"], "value": one[key]} for one in points if key in one]
@@ -277,6 +251,6 @@ def run_charts(points: Sequence[Mapping[str, float]]) -> dict[str, Any]:
             charts[key.replace("_", "-")] = chart.mark_line(point=len(rows) < 60, color=COLOURS[0]).encode(
                 x=x,
                 y=alt.Y("value:Q", title=title, axis=alt.Axis(format=numbers)),
-                tooltip=["step:Q", alt.Tooltip("value:Q", title=title)],
+                tooltip=["step:Q", _tip("value:Q", title)],
             )
     return charts

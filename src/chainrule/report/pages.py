@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ from chainrule.report.pair import PairDetails, difference, ratio
 from chainrule.report.record import ComparisonDetails
 from chainrule.report.run import RunDetails
 from chainrule.report.surprise import KINDS, LONGEST_SPAN
-from chainrule.system.display import visible
+from chainrule.system.display import ResultTable, number, visible
 
 if TYPE_CHECKING:
     import jinja2
@@ -49,11 +48,7 @@ def shown(value: float | None, digits: int = 3) -> str:
     """
     if value is None or math.isnan(value):
         return ""
-    if math.isinf(value):
-        return "∞" if value > 0 else "-∞"
-    if isinstance(value, int) or value == 0 or abs(value) >= 10**digits:
-        return f"{value:,.0f}"
-    return f"{value:,.{max(digits - 1 - math.floor(math.log10(abs(value))), 0)}f}"
+    return f"{value:,}" if isinstance(value, int) else number(value, digits)
 
 
 @cache
@@ -94,98 +89,71 @@ def _static(name: str) -> str:
 def page(
     template: str,
     title: str,
-    sections: Mapping[str, str | None],
+    sections: Mapping[str, tuple[str | None, str]],
     charts: Mapping[str, Any],
     *,
-    folds: Mapping[str, str] | None = None,
     surprisals: Mapping[str, Any] | None = None,
     refresh: int | None = None,
     **values: Any,
 ) -> str:
-    """Fill a template; `sections` are the titles of its sections by their ids, and None for those to leave out.
+    """Fill a template; `sections` are by their ids: the title, None for a section to leave out, and a summary.
 
-    A section in `folds` is closed at first, and shows what stands there for it beside its title.
+    A section with a summary is closed at first, and shows the summary beside its title.
     """
     data = {"charts": {name: chart.to_dict() for name, chart in charts.items()}, "map": surprisals}
     tight = json.dumps(json.loads(to_json(data)), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":  # so that it can stand in a script element
         tight = tight.replace(character, f"\\u{ord(character):04x}")
-    there = {name: heading for name, heading in sections.items() if heading is not None}
+    values["sections"] = {name: heading for name, (heading, _) in sections.items() if heading is not None}
+    values["folds"] = {name: summary for name, (_, summary) in sections.items() if summary}
     return (
         _environment()
         .get_template(template)
-        .render(
-            title=title, sections=there, charts=charts, data=tight, refresh=refresh, folds=folds or {}, **values
-        )
+        .render(title=title, charts=charts, data=tight, refresh=refresh, **values)
     )
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """The numbers of a chart, as a table; the first cell of a row names it."""
-
-    title: str
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
 
 
 def comparison_page(details: ComparisonDetails, charts: Mapping[str, Any]) -> str:
     """Return the page of a comparison."""
     comparison, best, drawn = details.comparison, details.comparison.best, details.drawn
-    behind = sorted((one for one in details.models if one.behind is not None), key=lambda one: one.behind or ())
+    behind = sorted((one for one in comparison.results if one.behind is not None), key=lambda one: one.behind or ())
     palette = colours([one.name for one in drawn])
     costs = {name: cost for cost in comparison.costs if (name := cost_chart_name(cost)) in charts}
     bins = [one for one in (details.position, details.frequency) if one is not None]
+    found, against = details.map, "Against the best" if behind and best else None
+    trained = "Training" if "training" in charts else None
     sections = {
-        "answer": "Which model to use",
-        "table": "All models",
-        "best": "Against the best" if behind and best else None,
-        "where": "Where models differ" if bins else None,
-        "samples": "What they write",
-        "map": "The held-out text, word by word" if details.map else None,
-        "training": "Training" if "training" in charts else None,
-        "learning": "More text" if "learning" in charts else None,
+        "answer": ("Which model to use", ""),
+        "table": ("All models", "every figure and every cost"),
+        "best": (against, "differences, and whether the test text shows them"),
+        "where": ("Where models differ" if bins else None, "by kind of word, position and frequency"),
+        "samples": ("What they write", "samples, and how much they repeat"),
+        "map": ("The held-out text, word by word" if found else None, "the surprise of each word under two models"),
+        "training": (trained, "what each model read, and the losses of networks"),
+        "learning": ("More text" if "learning" in charts else None, "what more training text would bring"),
     }
-    folds = {
-        "table": "every figure and every cost",
-        "best": "differences, and whether the test text shows them",
-        "where": "by kind of word, position and frequency",
-        "samples": "samples, and how much they repeat",
-        "map": "the surprise of each word under two models",
-        "training": "what each model read, and the losses of networks",
-        "learning": "what more training text would bring",
-    }
-    found = details.map
+    values: dict[str, Any] = {"details": details, "comparison": comparison, "best": best, "behind": behind}
+    values |= {"palette": palette, "learning_colours": learning_colours(comparison, palette), "costs": costs}
+    values |= {"kinds": _kinds(details), "best_at": _best_at(details), "meanings": KINDS}
+    values |= {"trainings": training_table(comparison), "seeds": seeds_in_words(comparison)}
     return page(
         "comparison.html",
         details.title,
         sections,
         charts,
-        folds=folds,
         surprisals=None if found is None else {"words": found.words, "tenths": found.tenths, "spans": found.spans},
-        details=details,
-        comparison=comparison,
-        best=best,
-        behind=behind,
-        palette=palette,
-        costs=costs,
         # the table of trainings has the others, and all of them do not fit on a usual screen
         costs_of_table=[cost for cost in comparison.costs if cost.key not in ("parameters", "flops_per_token")],
         first_bins=bins[0] if bins else None,
-        kinds=_kinds(details),
-        best_at=_best_at(details),
-        meanings=KINDS,
-        figures=list(dict.fromkeys(name for one in details.models for name in one.figures)),
-        learning_colours=learning_colours(comparison, palette),
-        trainings=training_table(comparison),
-        seeds=seeds_in_words(comparison),
+        figures=list(dict.fromkeys(name for one in comparison.results for name in one.figures)),
         numbers=_numbers(details, palette),
         second=_second([one for one in drawn if found and one.name in found.tenths]),
         longest_span=LONGEST_SPAN,
+        **values,
     )
 
 
-def _numbers(details: ComparisonDetails, palette: Mapping[str, str]) -> dict[str, Numbers]:
+def _numbers(details: ComparisonDetails, palette: Mapping[str, str]) -> dict[str, ResultTable]:
     """Return the numbers of charts by the name of the chart."""
     curves = [
         (name, f"{one['step']:,}", f"{one['tokens']:,}", *_losses(one))
@@ -193,36 +161,33 @@ def _numbers(details: ComparisonDetails, palette: Mapping[str, str]) -> dict[str
         for one in points
     ]
     headings = ("network", "step", "tokens", "training, bits", "validation, bits")
-    found = {"training": Numbers("The curves of the networks", headings, curves)}
+    found = {"training": ResultTable(headings, curves, "The curves of the networks")}
     for name, bins in (("position", details.position), ("frequency", details.frequency)):
         if bins is not None:
             rows = [(m, *(shown(value, 4) for value in bins.means[m])) for m in palette if m in bins.means]
-            found[name] = Numbers(f"{bins.loss.capitalize()} by {bins.by}", ("model", *bins.labels), rows)
-    bits: dict[str, dict[float, float]] = {}
-    for point in details.comparison.curve:
-        bits.setdefault(point.name, {})[point.share] = point.bits_per_byte
-    shares = sorted({point.share for point in details.comparison.curve})
+            found[name] = ResultTable(("model", *bins.labels), rows, f"{bins.loss.capitalize()} by {bins.by}")
+    bits, shares = details.comparison.curves, sorted({point.share for point in details.comparison.curve})
     rows = [(name, *(shown(found_at.get(share), 4) for share in shares)) for name, found_at in bits.items()]
     title = "Bits per byte against the training text, by its share"
-    found["learning"] = Numbers(title, ("model", *map(fraction, shares)), rows)
+    found["learning"] = ResultTable(("model", *map(fraction, shares)), rows, title)
     return found
 
 
 def _kinds(details: ComparisonDetails) -> list[tuple[Result, list[tuple[float, float]]]]:
-    """Return for each model its bits by kind of word, each with the share by which the best has fewer."""
+    """Return the bits of each model by kind of word, and how much more that is than the fewest, as a share."""
     kinds = details.kinds
     if kinds is None:
         return []
     least = [min(column) for column in zip(*kinds.means.values(), strict=True)]
-    found = []
-    for one in details.ranked:
-        pairs = zip(kinds.means.get(one.name, []), least, strict=False)
-        found.append((one, [(bits, bits / low - 1 if low else 0.0) for bits, low in pairs]))
-    return [(one, pairs) for one, pairs in found if pairs]
+    found = {
+        name: [(bits, bits / low - 1 if low else 0.0) for bits, low in zip(means, least, strict=True)]
+        for name, means in kinds.means.items()
+    }
+    return [(one, found[one.name]) for one in details.ranked if one.name in found]
 
 
 def _best_at(details: ComparisonDetails) -> list[dict[str, list[str]]]:
-    """Return the kinds of words by the model that is the best at them; if one is at all, also by the second."""
+    """Return the kinds of words by the model that is best at them; if one is best at all, also by the second."""
     found: list[dict[str, list[str]]] = []
     for place in range(min(2, len(details.kinds.means) if details.kinds else 0)):
         kinds_of: dict[str, list[str]] = {}
@@ -239,7 +204,7 @@ def _losses(point: Mapping[str, float]) -> tuple[str, str]:
 
 
 def _second(drawn: Sequence[Result]) -> str:
-    """Return the model to compare with the first: one trained in steps if that was counted, or of another kind."""
+    """Return the model to compare with the first: a network if that is counted or the reverse, or another kind."""
     if not drawn:
         return ""
     first, *others = drawn
@@ -263,47 +228,27 @@ def _difference(behind: tuple[float, float, float]) -> list[str]:
 
 def pair_page(details: PairDetails, charts: Mapping[str, Any]) -> str:
     """Return the page of two comparisons side by side."""
-    sections = {"answer": "What the two say", "models": "Models", "conditions": "What they share"}
-    return page(
-        "pair.html",
-        details.title,
-        sections,
-        charts,
-        folds={"conditions": "texts, tokenizer, context, minutes"},
-        details=details,
-        palette=colours(details.names),
-        difference=difference,
-        ratio=ratio,
-    )
+    sections = {
+        "answer": ("What the two say", ""),
+        "models": ("Models", ""),
+        "conditions": ("What they share", "texts, tokenizer, context, minutes"),
+    }
+    values: Any = {"details": details, "palette": colours(details.names), "difference": difference, "ratio": ratio}
+    return page("pair.html", details.title, sections, charts, **values)
 
 
 def run_page(details: RunDetails, charts: Mapping[str, Any], refresh: int | None = None) -> str:
     """Return the page of one training; with `refresh`, a browser reads it again after so many seconds."""
     summary = {title: shown(details.summary[key], 4) for key, title in _SUMMARY.items() if key in details.summary}
+    was_chosen = "What was chosen, and why" if details.chosen or details.decisions else None
     sections = {
-        "now": "Where it is" if details.is_going_on else "What came of it",
-        "curves": "Curves" if charts else None,
-        "chosen": "What was chosen, and why" if details.chosen or details.decisions else None,
-        "samples": "What it wrote" if details.samples else None,
-        "settings": "Settings" if details.settings else None,
+        "now": ("Where it is" if details.is_going_on else "What came of it", ""),
+        "curves": ("Curves" if charts else None, ""),
+        "chosen": (was_chosen, "the settings that were left open, and decisions before the first step"),
+        "samples": ("What it wrote" if details.samples else None, "a sample after each of some validations"),
+        "settings": ("Settings" if details.settings else None, "all of them"),
     }
-    return page(
-        "run.html",
-        details.title,
-        sections,
-        charts,
-        folds={
-            "chosen": "the settings that were left open, and decisions before the first step",
-            "samples": "a sample after each of some validations",
-            "settings": "all of them",
-        },
-        refresh=refresh,
-        details=details,
-        summary=summary,
-        losses=LOSSES,
-        numbers=Numbers(
-            "Losses by step, bits per token",
-            ("step", "training", "validation"),
-            [(f"{one['step']:,}", *_losses(one)) for one in details.points],
-        ),
-    )
+    rows = [(f"{one['step']:,}", *_losses(one)) for one in details.points]
+    numbers = ResultTable(("step", "training", "validation"), rows, "Losses by step, bits per token")
+    values: Any = {"details": details, "summary": summary, "losses": LOSSES, "numbers": numbers}
+    return page("run.html", details.title, sections, charts, refresh=refresh, **values)

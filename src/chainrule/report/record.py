@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import permutations
@@ -27,20 +28,9 @@ from chainrule.comparison.surprisals import (
 from chainrule.contract.kinds import find_kind
 from chainrule.errors import ChainruleError, FolderError
 from chainrule.folder import METRICS
+from chainrule.report import surprise
 from chainrule.report.samples import Samples, samples_of
-from chainrule.report.surprise import (
-    KINDS,
-    Bins,
-    Ints,
-    Span,
-    Words,
-    best_spans,
-    by_kind,
-    by_position,
-    by_rank,
-    by_training_count,
-    words_of,
-)
+from chainrule.report.surprise import KINDS, Bins, Ints, Span, Words
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.given import Text
 from chainrule.training.checkpoints.run_folder import HISTORY
@@ -146,6 +136,11 @@ class ComparisonDetails:
             }
             for one in self.models
         ]
+        bins, kinds = {"position": self.position, "frequency": self.frequency}, None
+        if self.kinds is not None:
+            what = {kind: KINDS[kind] for kind in self.kinds.labels}
+            best_at = {kind: names[0] for kind, names in self.best_at.items()}
+            kinds = {**asdict(self.kinds), "what": what, "best": best_at}
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -158,15 +153,8 @@ class ComparisonDetails:
             "models": models,
             "curves": [{"name": name, "points": points} for name, points in self.curves.items()],
             "learning": [{key: getattr(point, key) for key in of_point} for point in found.curve],
-            "position": None if self.position is None else asdict(self.position),
-            "frequency": None if self.frequency is None else asdict(self.frequency),
-            "kinds": None
-            if self.kinds is None
-            else {
-                **asdict(self.kinds),
-                "what": {kind: KINDS[kind] for kind in self.kinds.labels},
-                "best": {kind: names[0] for kind, names in self.best_at.items()},
-            },
+            **{name: None if one is None else asdict(one) for name, one in bins.items()},
+            "kinds": kinds,
             "samples": asdict(self.samples),
             "map": None if self.map is None else asdict(self.map),
             "missing": self.missing,
@@ -184,7 +172,7 @@ def comparison_details(
         record_surprisals(folder, comparison, test, progress=progress)
     drawn = drawn_models(comparison.results)
     found, block = _surprisals(folder, comparison)
-    words = words_of(block.decode()) if block else None
+    words = surprise.words_of(block.decode()) if block else None
     missing = []
     if comparison.is_of_text and (words is None or not found):
         what = f"{SURPRISALS}/*.npz" if words is not None else TEXT
@@ -198,9 +186,9 @@ def comparison_details(
         title=f"Comparison {folder.resolve().name}",
         comparison=comparison,
         curves=_curves(folder, comparison.results),
-        position=by_position(block, finite, lines=comparison.context == "line") if finite else None,
+        position=surprise.by_position(block, finite, lines=comparison.context == "line") if finite else None,
         frequency=None if words is None or not finite else _frequency(comparison, found, finite, words, block),
-        kinds=by_kind(words, finite) if words is not None and finite else None,
+        kinds=surprise.by_kind(words, finite) if words is not None and finite else None,
         samples=samples_of(folder, comparison, drawn, words, prompts, progress),
         map=None if words is None or not found else _map(words, drawn, found),
         missing=missing,
@@ -277,18 +265,13 @@ def _frequency(
 ) -> Bins:
     """Group by counts in the training text if a model gives the frequency of tokens there, otherwise by rank."""
     for result in comparison.results:
-        if result.name in found and _is_token_frequency(result):
-            return by_training_count(found[result.name], comparison.parts["train"]["tokens"], block, finite)
-    return by_rank(words, finite)
-
-
-def _is_token_frequency(result: Result) -> bool:
-    """Return True if the settings declare that the model is the frequency of each token in the training text."""
-    try:
-        settings: Any = settings_of.parse(find_kind(result.kind).settings, result.settings)
-    except ChainruleError:  # a kind of a plug-in that is not installed, or of an earlier version
-        return False
-    return bool(getattr(settings, "is_token_frequency", False))
+        settings: Any = None
+        with suppress(ChainruleError):  # a kind of a plug-in that is not installed, or of an earlier version
+            settings = settings_of.parse(find_kind(result.kind).settings, result.settings)
+        if result.name in found and getattr(settings, "is_token_frequency", False):
+            tokens = comparison.parts["train"]["tokens"]
+            return surprise.by_training_count(found[result.name], tokens, block, finite)
+    return surprise.by_rank(words, finite)
 
 
 def _map(words: Words, drawn: Sequence[Result], found: dict[str, Surprisals]) -> SurprisalMap:
@@ -300,7 +283,7 @@ def _map(words: Words, drawn: Sequence[Result], found: dict[str, Surprisals]) ->
     for (better, bits_of_better), (other, bits_of_other) in permutations(bits.items(), 2):
         spans = [
             {**_place(words, lines, one), "bits": round(one.bits, 1), "other": round(one.bits_of_other, 1)}
-            for one in best_spans(bits_of_better, bits_of_other, lines, SPANS)
+            for one in surprise.best_spans(bits_of_better, bits_of_other, lines, SPANS)
             if round(one.bits, 1) < round(one.bits_of_other, 1)  # a difference that can be seen
         ]
         pairs.append({"better": better, "than": other, "spans": spans})

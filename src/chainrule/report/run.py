@@ -117,16 +117,13 @@ def _chosen(kind: str, given: dict[str, Any], complete: dict[str, Any]) -> dict[
 
 def points_of(records: Iterable[dict[str, Any]]) -> list[dict[str, float]]:
     """Return the figures of the measurements that have a step, with losses in bits per token."""
-    return [_point(record) for record in records if isinstance(record.get("step"), int)]
-
-
-def _point(record: dict[str, Any]) -> dict[str, float]:
-    """Return the figures of a measurement that are finite numbers, with losses in bits."""
-    numbers = {name: record.get(name) for name in _KEPT}
-    finite = {
-        name: value for name, value in numbers.items() if isinstance(value, int | float) and math.isfinite(value)
-    }
-    return {"step": record["step"], **finite, **losses_in_bits(finite)}
+    points = []
+    for record in records:
+        if isinstance(record.get("step"), int):
+            numbers = {key: one for key in _KEPT if isinstance(one := record.get(key), int | float)}
+            finite = {key: one for key, one in numbers.items() if math.isfinite(one)}
+            points.append({"step": record["step"], **finite, **losses_in_bits(finite)})
+    return points
 
 
 def spaced(points: list[dict[str, float]]) -> list[dict[str, float]]:

@@ -96,15 +96,10 @@ def samples_of(
         variety[one.name] = variety_of([*one.sample.splitlines(), *own])
     if words is not None and variety:
         size = int(statistics.median(one.words for one in variety.values()))
-        variety["held-out text"] = variety_of(_lines_of(words, size))
+        end = int(np.searchsorted(np.cumsum(words.is_text), size)) + 1  # as many words as the models wrote
+        variety["held-out text"] = variety_of("".join(words.words[:end]).splitlines())
     how = f"top-p {TOP_P}, and a seed of its own for each model; after a prompt at most {MAX_TOKENS} tokens"
     return Samples(how, ["", *prompts], texts, variety)
-
-
-def _lines_of(words: Words, size: int) -> list[str]:
-    """Return the first lines of a text, up to so many words."""
-    end = int(np.searchsorted(np.cumsum(words.is_text), size)) + 1
-    return "".join(words.words[:end]).splitlines()
 
 
 def prompts_from(words: Words) -> list[str]:

@@ -11,13 +11,15 @@ import numpy as np
 from chainrule.comparison.scaling.grid import Cell, Scaling
 from chainrule.comparison.scaling.law import FLOPS, Law
 from chainrule.report.charts import WIDTH, altair, colour_of, colours
-from chainrule.report.pages import Numbers, page
+from chainrule.report.pages import page
 from chainrule.report.write import write_pictures
 from chainrule.system.disk import replaced_file
+from chainrule.system.display import ResultTable
 
 _POINTS = 60  # of a drawn line
 _ROOM = 1.6  # by which lines go on beyond what was measured
 _HEIGHT = 320
+_SECTIONS = {"tokens": "Loss, size and text", "words": "How sure it is", "budgets": "The best size for a budget"}
 
 
 def write_scaling(found: Scaling, out: Path) -> Path:
@@ -160,18 +162,16 @@ def _page(found: Scaling, law: Law, charts: dict[str, Any]) -> str:
         for one in found.advice
     ]
     headings = ("operations", "parameters", "95 % interval", "tokens", "loss", "95 % interval")
+    values: Any = {"equation": equation(law), "error": f"{law.error:.2%}", "lines": in_words(found)}
+    values |= {"palette": _palette(found), "budget_palette": colours(list(_budgets(found).values()))}
     return page(
         "scaling.html",
         "Scaling law",
-        {"tokens": "Loss, size and text", "words": "How sure it is", "budgets": "The best size for a budget"},
+        {name: (heading, "") for name, heading in _SECTIONS.items()},
         charts,
-        equation=equation(law),
-        error=f"{law.error:.2%}",
-        palette=_palette(found),
-        budget_palette=colours(list(_budgets(found).values())),
-        lines=in_words(found),
-        models=Numbers("The models", ("model", "parameters", "tokens", "loss", "by the law"), models),
-        budgets=Numbers("Budgets", headings, budgets),
+        **values,
+        models=ResultTable(("model", "parameters", "tokens", "loss", "by the law"), models, "The models"),
+        budgets=ResultTable(headings, budgets, "Budgets"),
     )
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -155,13 +156,11 @@ def train_kind(
         began = time.perf_counter()
         with _recorded(kind, corpus, valid, tokenizer, source_tokenizer, settings, data):
             lm = kind.train(settings, data)
-        lm.provenance = data.provenance() | ({"masked": True} if _is_masked(corpus) else {})
+        is_masked = isinstance(corpus, Corpus) and corpus.cleaning.mask
+        lm.provenance = data.provenance() | ({"masked": True} if is_masked else {})
         ended, earlier = time.perf_counter(), lm.metrics.get(EARLIER, 0.0)
-        seconds = {
-            "training_seconds": round(ended - began + earlier, 3),
-            "seconds": round(ended - started + earlier, 3),
-        }
-        lm.metrics = {**seconds, **lm.metrics}
+        spent = {"training_seconds": ended - began, "seconds": ended - started}
+        lm.metrics = {**{name: round(one + earlier, 3) for name, one in spent.items()}, **lm.metrics}
     return lm
 
 
@@ -246,19 +245,15 @@ def _recorded(
         device=data.device,
         begun_in=working_folder(),
     )
-    given = {"": tokenizer, SOURCES: source_tokenizer}
+    write = partial(write_record, data.run, record, {"": tokenizer, SOURCES: source_tokenizer})
     if not data.resume:
-        write_record(data.run, record, given)
+        write()
     try:
         yield
     except Interrupted:
-        write_record(data.run, record, given)
+        write()
         raise
-    write_record(data.run, record, given)
-
-
-def _is_masked(examples: Examples) -> bool:
-    return isinstance(examples, Corpus) and examples.cleaning.mask
+    write()
 
 
 def _has_two_documents(corpus: Corpus) -> bool:

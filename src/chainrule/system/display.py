@@ -17,7 +17,8 @@ MOST_BITS = 12.0
 """The surprisal at which the colour of a token is deepest; of a word, which the report colours, it is 20."""
 _HOT = "217 89 38"  # the report's colour of surprise, which shows on white and on black
 _DEEPEST = 0.85
-_CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
+CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
+"""The sign that shows each control character."""
 _RULE = "border-bottom:1px solid rgb(128 128 128 / 0.5)"
 
 
@@ -123,7 +124,7 @@ def visible(value: object) -> object:
     """
     if type(value) is not str:  # HTML that was escaped
         return value
-    return value.encode("utf-8", errors="replace").decode().translate(_CONTROLS)
+    return value.encode("utf-8", errors="replace").decode().translate(CONTROLS)
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -6,7 +6,7 @@ comparing go on without it.
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
 
@@ -17,8 +17,7 @@ Expected = TypeVar("Expected")
 
 def import_object(path: str) -> Any:
     """Return the object that a path such as `package.module:NAME` names."""
-    module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)
+    return pkgutil.resolve_name(path)
 
 
 def find_plugins(group: str) -> dict[str, EntryPoint]:

@@ -55,7 +55,7 @@ def record_batches(corpus: Corpus, size: int, *, per_line: bool = False) -> Iter
             yield from _batches_of_text(name, corpus.text_blocks(path), size)
         else:
             for records in gathered(corpus.records(path), size, lambda record: len(record.text)):
-                yield (_batch_of_lines if per_line else _batch_of_records)(name, records)
+                yield _batch_of_records(name, records, per_line)
 
 
 def _batches_of_text(name: str, blocks: Iterator[bytes], size: int) -> Iterator[RecordBatch]:
@@ -78,21 +78,16 @@ def cut_at_lines(block: bytes, size: int) -> Iterator[bytes]:
         start = end
 
 
-def _batch_of_records(name: str, records: list[Record]) -> RecordBatch:
-    ends = np.cumsum([len(record.text) for record in records])
-    lines = np.asarray([record.text.count(b"\n") for record in records])
-    labels = [record.label for record in records]
+def _batch_of_records(name: str, records: list[Record], per_line: bool) -> RecordBatch:
     block = b"".join(record.text for record in records)
-    return RecordBatch(name, labels, block, ends, lines, np.arange(len(records)), independent=True)
-
-
-def _batch_of_lines(name: str, records: list[Record]) -> RecordBatch:
-    whole = _batch_of_records(name, records)
-    counts = whole.lines.tolist()
-    labels = [f"{label}:{line}" for label, n in zip(whole.labels, counts, strict=True) for line in range(1, n + 1)]
-    starts = np.cumsum(whole.lines) - whole.lines
-    ends = line_ends(whole.block)
-    return RecordBatch(name, labels, whole.block, ends, np.ones_like(ends), starts, independent=False)
+    lines = np.asarray([record.text.count(b"\n") for record in records])
+    if per_line:
+        labels = [f"{one.label}:{line}" for one in records for line in range(1, one.text.count(b"\n") + 1)]
+        ends, starts = line_ends(block), np.cumsum(lines) - lines
+        return RecordBatch(name, labels, block, ends, np.ones_like(ends), starts, independent=False)
+    ends = np.cumsum([len(record.text) for record in records])
+    every = np.arange(len(records))
+    return RecordBatch(name, [one.label for one in records], block, ends, lines, every, independent=True)
 
 
 def line_ends(block: bytes) -> np.ndarray:

@@ -11,7 +11,7 @@ import codecs
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -121,13 +121,16 @@ class Corpus:
             else:
                 yield from _gather(record.text for record in self.records(path))
 
-    def documents(self) -> Iterator[bytes]:
-        """Yield the documents one by one; joined, they are the same text as the joined `blocks`."""
+    def documents(self, of_file: Callable[[Iterator[bytes]], Iterable[bytes]] | None = None) -> Iterator[bytes]:
+        """Yield the documents one by one; joined, they are the same text as the joined `blocks`.
+
+        `of_file` divides the blocks of a text file into its documents [at blank lines]; a record is a document.
+        """
         self.cleaning.begin()
         yield from self.texts
         for path in self.paths:
             if form_of(path) == "text":
-                yield from _documents_of_text(self.text_blocks(path))
+                yield from (of_file or _documents_of_text)(self.text_blocks(path))
             else:
                 yield from (record.text for record in self.records(path))
 

@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal, TypeAlias, TypeVar, cast
+from typing import IO, Literal, TypeAlias, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -116,16 +116,7 @@ _BINARY_SIGNATURES = {
     b"\xff\xfe": "UTF-16; convert it to UTF-8",
     b"\xfe\xff": "UTF-16; convert it to UTF-8",
 }
-
-
-def _refuse_binary(block: bytes, name: str) -> None:
-    """Raise an error if the first block of a file starts like a known binary format.
-
-    Read as text, such a file would give nonsense, or fail with an obscure message.
-    """
-    for start, what in _BINARY_SIGNATURES.items():
-        if block.startswith(start):
-            raise CorpusError(f"{name}: expected text, found {what}")
+"""The starts of files that, read as text, would give nonsense, or fail with an obscure message."""
 
 
 def whole_lines(raw: Iterable[bytes], longest: int | None = None) -> Iterator[bytes]:
@@ -175,13 +166,7 @@ def gathered(items: Iterable[Item], size: int, size_of: Callable[[Item], int]) -
 
 Form: TypeAlias = Literal["text", "jsonl", "csv", "tsv", "parquet"]
 
-_FORMS: dict[str, Form] = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-}
+_FORMS: dict[str, Form] = {".ndjson": "jsonl", **{f".{form}": form for form in get_args(Form)}}
 
 
 def form_of(path: Path) -> Form:
@@ -197,7 +182,9 @@ def raw_pieces(path: Path, name: str) -> Iterator[bytes]:
     try:
         with _open(path) as file:
             piece = file.read(BLOCK_SIZE)
-            _refuse_binary(piece, name)
+            for start, what in _BINARY_SIGNATURES.items():
+                if piece.startswith(start):
+                    raise CorpusError(f"{name}: expected text, found {what}")
             while piece:
                 yield piece
                 piece = file.read(BLOCK_SIZE)

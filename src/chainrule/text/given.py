@@ -62,19 +62,13 @@ def as_items(given: Any) -> list[Any]:
     items = list(given)
     if not items:
         raise CorpusError("the list of texts is empty")
-    kind = Path if isinstance(items[0], Path) else str
-    if not all(isinstance(item, kind) for item in items):
-        _refuse_item(items)
-    return items
-
-
-def _refuse_item(items: list[Any]) -> NoReturn:
-    """Raise the error for a list with something else than texts, or with both texts and files."""
     for number, item in enumerate(items):
         if not isinstance(item, (str, Path)):
             hint = ": decode them first" if isinstance(item, (bytes, bytearray)) else ""
             raise CorpusError(f"item {number} of the list: expected text (str), found {type(item).__name__}{hint}")
-    raise CorpusError("a list should hold texts (str) or files (Path), not both")
+    if len({isinstance(item, Path) for item in items}) > 1:
+        raise CorpusError("a list should hold texts (str) or files (Path), not both")
+    return items
 
 
 def _names_a_file(text: str) -> bool:

@@ -13,6 +13,7 @@ import datetime
 import decimal
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -82,7 +83,8 @@ def open_dataset(address: str, fields: Sequence[str]) -> RemoteFile:
         with plain_errors(address):
             for number, row in enumerate(chain([first], rows), start=1):
                 kept = {name: row.get(name) for name in columns}
-                yield json.dumps(kept, ensure_ascii=True, default=_plain(address, number)).encode() + b"\n"
+                plain = partial(_plain, f"{address}: row {number}")
+                yield json.dumps(kept, ensure_ascii=True, default=plain).encode() + b"\n"
 
     return RemoteFile(address, ".jsonl", pieces)
 
@@ -126,12 +128,8 @@ def _columns(fields: Sequence[str], row: dict[str, Any], address: str) -> list[s
     return list(dict.fromkeys(column for column in found.values() if column is not None))
 
 
-def _plain(address: str, number: int) -> Any:
-    """Return a function that makes text of dates and decimals; other types that JSON lacks are errors."""
-
-    def plain(value: Any) -> str:
-        if isinstance(value, (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal)):
-            return str(value)
-        raise CorpusError(f"{address}: row {number}: {type(value).__name__} is not text or a number")
-
-    return plain
+def _plain(place: str, value: Any) -> str:
+    """Return a date or a decimal as text; other types that JSON lacks are errors."""
+    if isinstance(value, (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal)):
+        return str(value)
+    raise CorpusError(f"{place}: {type(value).__name__} is not text or a number")

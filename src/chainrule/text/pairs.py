@@ -23,7 +23,7 @@ from chainrule.errors import CorpusError
 from chainrule.system.disk import naming, scratch_file
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
-from chainrule.text.files import form_of, lines_in
+from chainrule.text.files import EncodingErrors, form_of, lines_in
 from chainrule.text.hub import is_dataset
 from chainrule.text.records import Fields
 from chainrule.text.split import split
@@ -45,7 +45,9 @@ class Pairs:
     """The corpora that they were read from; none if they were in memory."""
 
     @classmethod
-    def open(cls, *files: str | Path, fields: Sequence[str] = (), encoding_errors: str = "strict") -> Pairs:
+    def open(
+        cls, *files: str | Path, fields: Sequence[str] = (), encoding_errors: EncodingErrors = "strict"
+    ) -> Pairs:
         """Return the pairs of two files with a line for each, or of one file of records with two fields."""
         if len(files) == 1 and (is_dataset(files[0]) or form_of(Path(files[0])) != "text"):
             if len(fields) != len(_SIDES):
@@ -53,15 +55,15 @@ class Pairs:
                     f"{files[0]}: name the fields of the source and of the target (--field en --field de), "
                     f"not {len(fields)} of them"
                 )
-            origin = tuple(_opened(files[0], encoding_errors, Fields((name,))) for name in fields)
+            named = [(files[0], Fields((name,))) for name in fields]
         elif len(files) == len(_SIDES):
-            origin = tuple(_opened(file, encoding_errors, None) for file in files)
+            named = [(file, Fields()) for file in files]
         else:
             raise CorpusError(
                 f"pairs are two files, the sources and their targets, or one file of records with two fields; "
                 f"{len(files)} given"
             )
-        return cls.joined(origin)
+        return cls.joined([Corpus.open(one, encoding_errors=encoding_errors, fields=of) for one, of in named])
 
     @classmethod
     def joined(cls, origin: Sequence[Corpus]) -> Pairs:
@@ -120,10 +122,6 @@ def sides_of(lines: Corpus) -> Iterator[tuple[bytes, bytes]]:
     for line in lines_in(lines.blocks()):
         source, _, target = line.partition(TAB)
         yield source, target
-
-
-def _opened(file: str | Path, encoding_errors: str, fields: Fields | None) -> Corpus:
-    return Corpus.open(file, encoding_errors=encoding_errors, fields=fields)  # type: ignore[arg-type]
 
 
 def _paired(sources: Corpus, targets: Corpus) -> Iterator[list[bytes]]:

@@ -24,8 +24,6 @@ from typing import Any, NamedTuple, TypeAlias
 from chainrule.errors import CorpusError, MissingExtraError
 from chainrule.text.files import Cleaning, clean_blocks, form_of, lines_in, raw_pieces
 
-Values: TypeAlias = Sequence[bytes | None]
-
 _ENOUGH_OBJECTS = 1000  # a field that so many objects at the start of a file lack has a wrong name
 _MOST_NAMES = 20  # the most fields that an error lists
 _LONGEST_CELL = 1 << 26  # characters; a longer one has a quote that is never closed
@@ -74,12 +72,8 @@ class Record(NamedTuple):
     """Its whole lines in the file; none for a parquet file."""
 
 
-class _Row(NamedTuple):
-    number: int
-    values: Values
-    """A value for each of `Fields.names`."""
-    source: bytes = b""
-    """Its whole lines in the file; empty for a parquet file."""
+_Row: TypeAlias = tuple[int, Sequence[bytes | None], bytes]
+"""The number of a record, a value for each of `Fields.names`, and its whole lines; none for a parquet file."""
 
 
 def read_records(path: Path, name: str, fields: Fields, cleaning: Cleaning) -> Iterator[Record]:
@@ -130,14 +124,15 @@ def _jsonl_rows(path: Path, name: str, fields: Sequence[str], cleaning: Cleaning
         found = [_lookup(record, field) for field in fields]
         if unseen:
             objects += 1
-            seen.update(dict.fromkeys(_paths(record)))
+            for key, value in record.items():  # an object in it has fields such as meta.title
+                seen |= dict.fromkeys([f"{key}.{inner}" for inner in value] if isinstance(value, dict) else [key])
             for field, value in zip(fields, found, strict=True):
                 if value is not _ABSENT:
                     unseen.pop(field, None)
             if unseen and objects == _ENOUGH_OBJECTS:
                 raise no_field(name, unseen, seen)
         values = [_json_text(value, field, place) for field, value in zip(fields, found, strict=True)]
-        yield _Row(line, values, source + b"\n")
+        yield line, values, source + b"\n"
     if unseen and objects:
         raise no_field(name, unseen, seen)
 
@@ -162,15 +157,6 @@ def _lookup(record: dict[str, Any], field: str) -> Any:
     if dot and isinstance(record.get(first), dict):
         return _lookup(record[first], rest)
     return _ABSENT
-
-
-def _paths(record: dict[str, Any]) -> Iterator[str]:
-    """Yield the names of the fields of an object, and of the objects directly in it."""
-    for key, value in record.items():
-        if isinstance(value, dict):
-            yield from (f"{key}.{inner}" for inner in value)
-        else:
-            yield key
 
 
 def _json_text(value: Any, field: str, place: str) -> bytes | None:
@@ -205,7 +191,7 @@ def _csv_rows(path: Path, name: str, fields: Sequence[str], cleaning: Cleaning) 
         elif len(row) != len(header):
             raise CorpusError(f"{name}: line {line}: {len(row)} cells, where the first row has {len(header)}")
         else:
-            yield _Row(line, [row[place].encode() for place in places], source)
+            yield line, [row[place].encode() for place in places], source
 
 
 def _cells(path: Path, name: str, cleaning: Cleaning) -> Iterator[tuple[int, list[str], bytes]]:
@@ -219,9 +205,9 @@ def _cells(path: Path, name: str, cleaning: Cleaning) -> Iterator[tuple[int, lis
     # of the whole process: there is no other limit
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_CELL))
     taken: list[str] = []  # the lines of the row that is being read
-    reader = csv.reader(
-        _noted(chain([first], lines), taken), delimiter=_delimiter(first, form_of(path)), strict=True
-    )
+    # cells are separated by tabs, by commas, or by semicolons if the first row has no comma
+    delimiter = "\t" if form_of(path) == "tsv" else ";" if ";" in first and "," not in first else ","
+    reader = csv.reader(_noted(chain([first], lines), taken), delimiter=delimiter, strict=True)
     while True:
         line = reader.line_num + 1
         taken.clear()
@@ -245,13 +231,6 @@ def _noted(lines: Iterable[str], taken: list[str]) -> Iterator[str]:
         yield line
 
 
-def _delimiter(header: str, form: str) -> str:
-    """Return the separator of cells: a tab, a comma, or a semicolon if the first row has no comma."""
-    if form == "tsv":
-        return "\t"
-    return ";" if ";" in header and "," not in header else ","
-
-
 # -- parquet ----------------------------------------------------------------------------------------------
 
 
@@ -272,7 +251,7 @@ def _parquet_rows(path: Path, name: str, fields: Sequence[str], cleaning: Cleani
                 columns = [_as_bytes(table.column(one), f'{name}: the field "{one}"') for one in fields]
                 for values in zip(*columns, strict=True):
                     number += 1
-                    yield _Row(number, values)
+                    yield number, values, b""
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         problem = " ".join(str(error).split())
         raise CorpusError(f"{name}: not a parquet file, or a damaged one: {problem}") from error

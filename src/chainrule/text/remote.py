@@ -14,6 +14,7 @@ import glob
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -66,14 +67,12 @@ def find_remote(address: str, patterns: Sequence[str] = ()) -> list[RemoteFile]:
     """Return the files of an address: one, those that match it, or those of a folder that match `patterns`."""
     with plain_errors(address):
         system, path = _file_system(address)
-        found = _files(system, path, address, patterns)
-        return [
-            RemoteFile(
-                name, "".join(PurePosixPath(urlsplit(file).path).suffixes) or ".txt", _reader(system, file, name)
-            )
-            for file in found
-            for name in [address if file == path else str(system.unstrip_protocol(file))]
-        ]
+        found = []
+        for file in _files(system, path, address, patterns):
+            name = address if file == path else str(system.unstrip_protocol(file))
+            suffix = "".join(PurePosixPath(urlsplit(file).path).suffixes) or ".txt"
+            found.append(RemoteFile(name, suffix, partial(_pieces, system, file, name)))
+        return found
 
 
 def _files(system: Any, path: str, address: str, patterns: Sequence[str]) -> list[str]:
@@ -86,28 +85,20 @@ def _files(system: Any, path: str, address: str, patterns: Sequence[str]) -> lis
         return [path]
     if not system.isdir(path):
         raise CorpusError(f"{address}: no such file")
-    every = sorted(system.find(path))
-    names = [file.removeprefix(path).lstrip("/") for file in every]
-    seen = [
-        (file, name)
-        for file, name in zip(every, names, strict=True)
-        if not any(part.startswith(".") for part in name.split("/"))
-    ]
+    names = {file: file.removeprefix(path).lstrip("/") for file in sorted(system.find(path))}
+    seen = [file for file, name in names.items() if not any(part.startswith(".") for part in name.split("/"))]
     if not seen:
         raise CorpusError(f"{address}: there is no file in this folder")
-    chosen = [file for file, name in seen if matches(name, patterns)]
+    chosen = [file for file in seen if matches(names[file], patterns)]
     if not chosen:
         raise CorpusError(f"{address}: none of its {len(seen):,} files matches {' or '.join(map(repr, patterns))}")
     return chosen
 
 
-def _reader(system: Any, file: str, name: str) -> Callable[[], Iterator[bytes]]:
-    def pieces() -> Iterator[bytes]:
-        with plain_errors(name), system.open(file, "rb") as opened:
-            while piece := opened.read(BLOCK_SIZE):
-                yield piece
-
-    return pieces
+def _pieces(system: Any, file: str, name: str) -> Iterator[bytes]:
+    with plain_errors(name), system.open(file, "rb") as opened:
+        while piece := opened.read(BLOCK_SIZE):
+            yield piece
 
 
 def _file_system(address: str) -> tuple[Any, str]:

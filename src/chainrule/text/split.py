@@ -67,24 +67,13 @@ def documents_by(corpus: Corpus, by: By) -> Iterator[bytes]:
     if by == "line":
         return chain.from_iterable(document.splitlines(keepends=True) for document in corpus.documents())
     if by == "file" or (by == "auto" and _has_many_files(corpus)):
-        return _files(corpus)
+        return corpus.documents(lambda blocks: [b"".join(blocks)])
     return corpus.documents()
 
 
 def _has_many_files(corpus: Corpus) -> bool:
     sizes = [path.stat().st_size for path in corpus.paths if form_of(path) == "text"]
     return len(sizes) >= _MANY_FILES and max(sizes) <= _LARGEST_FILE * sum(sizes)
-
-
-def _files(corpus: Corpus) -> Iterator[bytes]:
-    """Yield each text file, and each record of the other files."""
-    corpus.cleaning.begin()
-    yield from corpus.texts
-    for path in corpus.paths:
-        if form_of(path) == "text":
-            yield b"".join(corpus.text_blocks(path))
-        else:
-            yield from (record.text for record in corpus.records(path))
 
 
 def in_order(documents: Iterable[bytes], shares: Mapping[str, float]) -> Callable[[bytes], str]:

@@ -192,20 +192,19 @@ def _conllu(name: str, lines: Iterator[str], with_tags: bool) -> Iterator[Senten
     left out.
     """
     kept: list[str] = []
-    words: list[str] = []
-    tags: list[str] = []
+    pairs: list[tuple[str, str]] = []
     for number, line in enumerate(chain(lines, [""]), 1):
         if line.strip():
             kept.append(line)
-            if not line.startswith("#") and (pair := _word(name, number, line, len(words) + 1, with_tags)):
-                words.append(pair[0])
-                tags.append(pair[1])
+            if not line.startswith("#") and (pair := _word(name, number, line, len(pairs) + 1, with_tags)):
+                pairs.append(pair)
             continue
-        if words:
-            yield Sentence(tuple(words), tuple(tags), tuple(kept))
+        if pairs:
+            words, tags = zip(*pairs, strict=True)
+            yield Sentence(words, tags, tuple(kept))
         elif any(not one.startswith("#") for one in kept):
             raise CorpusError(f"{name}, line {number - 1:,}, column 1: a sentence without words")
-        kept, words, tags = [], [], []
+        kept, pairs = [], []
 
 
 def _word(name: str, number: int, line: str, expected: int, with_tags: bool) -> tuple[str, str] | None:

@@ -1,19 +1,17 @@
 """Arguments and options that several verbs share, each declared once; a verb takes one by `@opt.device`.
 
 declaring.py   how options are declared, renamed, and left out of a short help
-texts.py       corpora and pairs: their options, and opening what these name
-tokenizers.py  the choice of a tokenizer
+texts.py       corpora and pairs: their options, and opening what these name; the choice of a tokenizer
 decoding.py    how the next token is chosen
-dynamic.py     dynamic evaluation
-executors.py   where large work is done
 unknown.py     hints for options that a verb does not have
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +19,10 @@ import chainrule as cr
 from chainrule.cli.options import declaring
 from chainrule.cli.options.declaring import Command
 from chainrule.errors import FolderError
+
+if TYPE_CHECKING:
+    from chainrule.contract.kinds import Workers
+    from chainrule.system.parallel import Executor
 
 option = declaring.option
 
@@ -45,10 +47,11 @@ def minutes(explanation: str) -> Callable[[Command], Command]:
     return option("--minutes M", explanation, type=click.FloatRange(min=0, min_open=True))
 
 
-def check_new_file(path: str | Path, option: str, overwrite: bool) -> None:
-    """Refuse, before any work, a file that exists, or one in a folder that does not."""
-
-    path = Path(path)
+def check_new_file(name: str | None, option: str, overwrite: bool) -> None:
+    """Refuse, before any work, a file that exists, or one in a folder that does not; None if none is given."""
+    if name is None:
+        return
+    path = Path(name)
     if path.is_dir():
         raise FolderError(f"{path} is a folder; choose another {option}")
     if path.is_file() and not overwrite:
@@ -82,8 +85,6 @@ dtype = option(
     "The precision in which a network computes: bfloat16 is faster on a GPU, and a little less exact.",
     default="float32",
 )
-
-
 compute = declaring.group(device, dtype)
 """The options that `load_model` reads."""
 
@@ -104,6 +105,74 @@ def note_slow_precision(*lms: Any) -> None:
         from chainrule.cli.output import terminal_progress
 
         terminal_progress().note("this CPU is slow in bfloat16: without --dtype it would be faster")
+
+
+executor_options = declaring.group(
+    option(
+        "--executor [embedded|ray]",
+        "Who does the work: threads of this process, or the processes of Ray, also on many machines.",
+        formerly="--engine",
+        default="embedded",
+    ),
+    option("--address HOST:PORT", "Ray: the cluster, ray://HOST:PORT, or auto. [default: this machine's cores]"),
+    option("--work DIR", "Ray: a folder that all machines see, for what is larger than memory. [default: TMPDIR]"),
+)
+"""The options that `opened_executor` reads."""
+
+
+@contextmanager
+def opened_executor(options: Mapping[str, Any]) -> Iterator[Executor]:
+    """Open the executor that the options name; leaving the block closes it."""
+    if options["executor"] == "embedded":
+        for name in ("address", "work"):
+            if options[name] is not None:
+                raise click.UsageError(f"--{name} is for --executor ray: give that too, or leave it out")
+        from chainrule.system.parallel import EMBEDDED
+
+        yield EMBEDDED
+        return
+    from chainrule.ray.connection import ray_executor
+
+    with ray_executor(options["address"], work=options["work"]) as executor:
+        yield executor
+
+
+@contextmanager
+def opened_workers(folder: str, options: Mapping[str, Any]) -> Iterator[Workers | None]:
+    """Open workers that use the model in a folder; None if the executor that the options name is this process."""
+    from chainrule.contract.kinds import Stored, Workers
+
+    with opened_executor(options) as executor:
+        stored = Stored(Path(folder).absolute(), options["device"], options["dtype"])
+        yield Workers(executor, stored) if executor.is_remote else None
+
+
+dynamic_options = declaring.group(
+    option(
+        "--dynamic RATE",
+        "Dynamic evaluation: networks learn from the text while it is scored, by steps of this size, such as "
+        "0.0001.",
+        type=float,
+        name="dynamic_rate",
+    ),
+    option(
+        "--dynamic-set KEY=VALUE...",
+        "With --dynamic: decay (back to the trained weights), segment (tokens between steps), method (rms or sgd), "
+        "epsilon.",
+    ),
+)
+"""The options that `chosen_dynamic` reads."""
+
+
+def chosen_dynamic(options: Mapping[str, Any]) -> cr.mixtures.Dynamic | None:
+    """Return how networks learn while they score; None if they stay as they are."""
+    from chainrule.settings import parse, split_words
+
+    if options["dynamic_rate"] is None:
+        if options["dynamic_set"]:
+            raise click.UsageError("--dynamic-set goes with --dynamic RATE")
+        return None
+    return parse(cr.mixtures.Dynamic, {**split_words(options["dynamic_set"]), "rate": options["dynamic_rate"]})
 
 
 # -- a prompt ---------------------------------------------------------------------------------------------

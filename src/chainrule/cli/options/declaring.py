@@ -24,10 +24,13 @@ def option(
 ) -> Callable[[Command], Command]:
     """Declare an option as the help shows it.
 
-    "--top N" takes a value, "--by [mean|total]" one of these, and "--follow" is a flag. The
-    value of "--out FILE" is a path. A default is shown. The name that it had formerly still works.
+    "--top N" takes a value, "--by [mean|total]" one of these, "--kind KIND..." may be given several times, and
+    "--follow" is a flag. The value of "--out FILE" is a path. A default is shown. The name that it had formerly
+    still works.
     """
     flag, _, metavar = usage.partition(" ")
+    if metavar.endswith("...") and not metavar.endswith(",..."):  # LxW,... is one value, a list
+        metavar, more["multiple"] = metavar.removesuffix("..."), True
     if metavar in ("TEXT", "INTEGER", "FLOAT"):  # as click calls the types
         metavar = ""
     elif metavar.startswith("["):
@@ -103,16 +106,8 @@ class BriefCommand(click.Command):
 
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
-        self.params.append(
-            click.Option(
-                ["--help-all"],
-                is_flag=True,
-                is_eager=True,
-                expose_value=False,
-                callback=self._show_all,
-                help="Show every option and exit.",
-            )
-        )
+        how: Any = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": self._show_all}
+        self.params.append(click.Option(["--help-all"], help="Show every option and exit.", **how))
 
     def full_help(self, ctx: click.Context) -> str:
         """Return the help with all options."""

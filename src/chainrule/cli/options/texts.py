@@ -1,4 +1,4 @@
-"""Texts: the corpus, its fields and files, held-out text, and where a sequence ends."""
+"""Texts: the corpus, its fields and files, held-out text, where a sequence ends, and the tokenizer."""
 
 from __future__ import annotations
 
@@ -41,16 +41,14 @@ source_tokenizer = option(
 
 corpus_options = group(
     option(
-        "--field NAME[,NAME]",
+        "--field NAME[,NAME]...",
         "The fields of .jsonl, .csv, .tsv and .parquet files that are text, a.b inside objects; several are "
         "joined, each on a new line. [default: text]",
         name="fields",
-        multiple=True,
     ),
     option(
-        "--files PATTERN",
+        "--files PATTERN...",
         "Of a folder, only files that match, such as '*.txt'; repeatable. [default: all but hidden ones]",
-        multiple=True,
     ),
     option(
         "--encoding-errors [strict|replace]",
@@ -63,7 +61,7 @@ corpus_options = group(
 
 def held_out_option(explanation: str) -> Callable[[Command], Command]:
     """Declare --held-out, texts to tune on, as a tuple; --valid is its name in 0.1."""
-    return option("--held-out FILE", explanation, formerly="--valid", multiple=True)
+    return option("--held-out FILE...", explanation, formerly="--valid")
 
 
 def context_option(default: str = "line") -> Callable[[Command], Command]:
@@ -83,19 +81,9 @@ def open_corpora(options: Mapping[str, Any], *texts: Sequence[str] | None) -> li
         raise click.UsageError("--files chooses among the files of a folder, and no folder is given")
     if any("-" in (sources or ()) for sources in texts):
         note_terminal_input()
-    fields = Fields.parse(names, identity)
-    corpora = [
-        None
-        if sources is None
-        else cr.Corpus.open(
-            *sources,
-            encoding_errors=options["encoding_errors"],
-            fields=fields,
-            files=files,
-            mask=bool(options.get("mask")),
-        )
-        for sources in texts
-    ]
+    how: Any = {"encoding_errors": options["encoding_errors"], "mask": bool(options.get("mask"))}
+    how |= {"fields": Fields.parse(names, identity), "files": files}
+    corpora = [None if sources is None else cr.Corpus.open(*sources, **how) for sources in texts]
     if (names or identity) and not any(corpus.has_records for corpus in corpora if corpus):
         raise click.UsageError(
             "plain text has no fields: --field and --id-field are for .jsonl, .csv, .tsv and .parquet files"
@@ -150,7 +138,6 @@ def open_examples(options: Mapping[str, Any], task: Task, *given: Sequence[str] 
 
 def standard_input() -> Iterator[str]:
     """Read the lines of standard input, each as soon as it is there."""
-
     note_terminal_input()
     for place, line in enumerate(sys.stdin.buffer, start=1):
         try:
@@ -169,3 +156,52 @@ def lines_of_corpus(corpus: cr.Corpus) -> Iterator[str]:
     """Read the lines of a corpus."""
     for block in corpus.blocks():
         yield from block.decode().removesuffix("\n").split("\n")
+
+
+# -- tokenizers -------------------------------------------------------------------------------------------
+
+
+def _tokenizers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    from chainrule.tokens.registry import tokenizer_names
+
+    names = [CompletionItem(name) for name in tokenizer_names() if name.startswith(incomplete)]
+    return names or [CompletionItem(incomplete, type="dir")]
+
+
+def tokenizer_options(default: str | None) -> Callable[[Command], Command]:
+    """Declare --tokenizer, --vocab-size, --min-count and --vocabulary, which `tokenizer_choice` reads.
+
+    Without a default, the kind of model has one.
+    """
+    return group(
+        option(
+            "--tokenizer TEXT",
+            "word, word:unicode, char, byte, bpe, wordpiece, unigram, or a folder that holds one.",
+            default=default,
+            show_default=default is not None or "that of the kind",
+            shell_complete=_tokenizers,
+        ),
+        option(
+            "--vocab-size N|P%",
+            "Keep the N, or the P percent, most frequent; special tokens come on top. "
+            "[default: all; subwords 1,024 to 8,192, by the size of the text]",
+        ),
+        option("--min-count INTEGER", "What is seen less often is unknown.", type=int, default=1),
+        option("--vocabulary FILE", "Know exactly the words of FILE, one on each line (word, word:unicode)."),
+    )
+
+
+def tokenizer_choice(options: Mapping[str, Any], default: str = "bpe") -> cr.TokenizerChoice:
+    """Return the tokenizer that the options of `tokenizer_options` choose."""
+    if options["vocabulary"] is not None:
+        default = "word"  # a list of words
+    names = ("vocab_size", "min_count", "vocabulary")
+    return cr.TokenizerChoice(options["tokenizer"] or default, **{name: options[name] for name in names})
+
+
+def given_tokenizer(options: Mapping[str, Any]) -> cr.TokenizerChoice | None:
+    """Return the tokenizer if any of its options is given, else None."""
+    is_given = any(options[name] is not None for name in ("tokenizer", "vocab_size", "vocabulary"))
+    return tokenizer_choice(options) if is_given or options["min_count"] > 1 else None

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from chainrule.system.display import CONTROLS
 from chainrule.system.display import number as number
 
 if TYPE_CHECKING:
@@ -76,9 +77,9 @@ def print_json(value: Any) -> None:
     echo(to_json(value, indent=2))
 
 
-def print_measured(results: Sequence[tuple[str, Any]]) -> None:
+def print_measured(results: Sequence[tuple[str, Any]], **more: Any) -> None:
     """Print measurements by their folders as JSON: an object for one folder, a list for several."""
-    objects = [{"folder": folder, **measured.to_json()} for folder, measured in results]
+    objects = [{"folder": folder, **more, **measured.to_json()} for folder, measured in results]
     print_json(objects[0] if len(objects) == 1 else objects)
 
 
@@ -112,24 +113,23 @@ def say(screen: Console, message: str, indent: int = 0, emphasis: int = 0) -> No
     from rich.text import Text
 
     if indent and screen.is_terminal:
-        message = textwrap.fill(
-            message,
-            max(screen.width, 20),
-            initial_indent=" " * indent,
-            subsequent_indent=" " * (indent + 4),
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        message = wrapped(message, screen.width, indent)
     text = Text(message if screen.is_terminal else " " * indent + message)
     text.stylize("cyan", 0, emphasis)
     screen.print(text, soft_wrap=not screen.is_terminal)
 
 
+def wrapped(text: str, width: int, indent: int = 0) -> str:
+    """Wrap a sentence between words; with an `indent`, the lines after the first are indented further."""
+    how: Any = {"break_long_words": False, "break_on_hyphens": False, "initial_indent": " " * indent}
+    return textwrap.fill(text, max(width, 20), subsequent_indent=" " * (indent + 4) if indent else "", **how)
+
+
 def terminal_progress() -> Progress:
     """Return the progress that a verb shows."""
-    from chainrule.cli.output.progress import terminal_progress
+    from chainrule.cli.output.progress import TerminalProgress
 
-    return terminal_progress()
+    return TerminalProgress()
 
 
 # -- numbers and words ------------------------------------------------------------------------------------
@@ -160,8 +160,7 @@ def cut(text: str, width: int, keep: Literal["start", "end"] = "start") -> str:
     return whole.rstrip() + "…"
 
 
-_SIGNS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
-_SIGNS |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+_SIGNS = CONTROLS | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 
 
 def neutral(text: str) -> str:

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from chainrule.cli.output import WAITING
-from chainrule.system.progress import Progress, Task
+from chainrule.system.progress import Task
 from chainrule.system.progress.bars import VisibleProgress
 
 _on_screen: list[VisibleProgress] = []
 """The ones with bars on the screen."""
 
 
-class _TerminalProgress(VisibleProgress):
+class TerminalProgress(VisibleProgress):
     """Progress that takes the place of the line which says that a verb is starting."""
 
     @contextmanager
@@ -37,8 +37,3 @@ def say_above_bars(message: str) -> bool:
         return False
     _on_screen[-1].console.print(message, markup=False)
     return True
-
-
-def terminal_progress() -> Progress:
-    """Return the progress that a verb shows."""
-    return _TerminalProgress()

@@ -12,13 +12,10 @@ import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options import texts
 from chainrule.cli.options.declaring import names_from
-from chainrule.cli.options.tokenizers import given_tokenizer, tokenizer_options
 from chainrule.cli.output import console, print_json, say, show, terminal_progress
 from chainrule.errors import ChainruleError, Interrupted
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from chainrule.comparison.results import Comparison
 
 
@@ -33,8 +30,8 @@ if TYPE_CHECKING:
 @opt.out("A new folder for the models.")
 @opt.overwrite("a comparison")
 @texts.held_out_option("Text to tune on; repeatable. [default: 10 % of CORPUS]")
-@opt.option("--test FILE", "Text to measure on; repeatable. [default: 10 % of CORPUS]", multiple=True)
-@opt.option("--kind KIND", "Only this kind; repeatable. [default: all]", name="kinds", multiple=True)
+@opt.option("--test FILE...", "Text to measure on; repeatable. [default: 10 % of CORPUS]")
+@opt.option("--kind KIND...", "Only this kind; repeatable. [default: all]", name="kinds")
 @opt.option(
     "--ladder NAME|FILE",
     "The models: quick (a few), standard (each family at its best), full (every smoothing method too), "
@@ -66,13 +63,12 @@ if TYPE_CHECKING:
     default="auto",
 )
 @opt.option(
-    "--include DIR",
+    "--include DIR...",
     "Measure a model that stands already too, with its own tokens; repeatable.",
-    multiple=True,
     type=click.Path(exists=True, file_okay=False),
 )
 @opt.option("--report/--no-report", "Write DIR/report.html at the end.", default=True)
-@tokenizer_options(None)
+@texts.tokenizer_options(None)
 @texts.source_tokenizer
 @texts.context_option()
 @opt.device
@@ -113,7 +109,7 @@ def compare(
             valid=valid,
             test=test,
             kinds=kinds or None,
-            tokenizer=given_tokenizer(options),
+            tokenizer=texts.given_tokenizer(options),
             source_tokenizer=None if sources is None else cr.TokenizerChoice(sources),
             overwrite=options["overwrite"],
             progress=terminal_progress(),
@@ -153,28 +149,16 @@ def _print_unfinished(out: str) -> None:
 
 
 def _print(comparison: Comparison, out: str) -> None:
-    """Print a row for each model with its figures and costs, and then all else that was found."""
-    from chainrule.comparison.tables import comparison_parts
+    """Print a row for each model with its figures and costs, samples, the advice, and a command to try."""
+    from chainrule.comparison.advice import pick
+    from chainrule.comparison.tables import comparison_parts, sample
+    from chainrule.contract.tasks import find_task
 
     screen = console()
     show(screen, comparison_parts(comparison), style="bold green")
-    _print_samples(screen, comparison)
-    _print_best(screen, comparison, out)
-
-
-def _print_samples(screen: Console, comparison: Comparison) -> None:
-    from chainrule.comparison.tables import sample
-
-    title = "Samples (top-p 0.9)" if comparison.is_of_text else "Examples"
-    screen.print(f"\n{title}", style="bold")
+    screen.print("\nSamples (top-p 0.9)" if comparison.is_of_text else "\nExamples", style="bold")
     for result in comparison.results:
         say(screen, f"{result.name}: {sample(result)}", emphasis=len(result.name) + 1)
-
-
-def _print_best(screen: Console, comparison: Comparison, out: str) -> None:
-    from chainrule.comparison.advice import pick
-    from chainrule.contract.tasks import find_task
-
     if comparison.advice is not None:
         say(screen, f"\n{comparison.advice}")
     taken = pick(comparison) or comparison.best

@@ -42,14 +42,7 @@ if TYPE_CHECKING:
 @texts.corpus_options
 @opt.compute
 @opt.json
-def correct(
-    folders_and_text: tuple[str, ...],
-    errors: str | None,
-    evaluate: str | None,
-    clean: str | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def correct(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Correct the spelling of TEXT with the model in DIR, whose tokens are words.
 
     For each word: the one of the vocabulary within two edits (a letter left out, put in, replaced, or two swapped)
@@ -70,25 +63,26 @@ def correct(
     from chainrule.tasks.spelling.channel import Channel, read_misspellings
     from chainrule.tasks.spelling.correct import Corrector
 
+    errors, evaluate, clean = (options[name] for name in ("errors", "evaluate", "clean"))
     given = {name: options[name] for name in ("keep", "new", "lm_weight", "beams")}
-    chosen = {name: value for name, value in given.items() if value is not None}
-    channel = None if errors is None else Channel.learned(read_misspellings(errors))
+    chosen: Any = {name: value for name, value in given.items() if value is not None}
+    chosen["channel"] = None if errors is None else Channel.learned(read_misspellings(errors))
+
+    def corrector(folder: str) -> Corrector:
+        return Corrector(opt.load_model(folder, options, "language"), **chosen)
+
     if evaluate is not None or clean is not None:
-        correctors = (
-            (folder, Corrector(opt.load_model(folder, options, "language"), channel=channel, **chosen))
-            for folder in folders_and_text
-        )
-        _measure(correctors, evaluate, None if clean is None else texts.open_corpus(options, clean), as_json)
+        right = None if clean is None else texts.open_corpus(options, clean)
+        _measure(((folder, corrector(folder)) for folder in folders_and_text), evaluate, right, as_json)
         return
     folder, *given_texts = folders_and_text
     if len(given_texts) > 1:
         raise click.UsageError(f"Got unexpected extra arguments ({' '.join(given_texts[1:])})")
     text = given_texts[0] if given_texts else "-"
-    corrector = Corrector(opt.load_model(folder, options, "language"), channel=channel, **chosen)
     if text == "-":
-        corrections = corrector.correct(texts.standard_input(), at_once=1)
+        corrections = corrector(folder).correct(texts.standard_input(), at_once=1)
     else:
-        corrections = corrector.correct(texts.lines_of_corpus(texts.open_text(options, text)))
+        corrections = corrector(folder).correct(texts.lines_of_corpus(texts.open_text(options, text)))
     for one in corrections:
         if as_json:
             echo_json(one.to_json())
@@ -105,44 +99,36 @@ def _measure(
 
     misspelled = None if evaluate is None else read_misspellings(evaluate)
     right = None if clean is None else list(texts.lines_of_corpus(clean))
-    found = [
-        (
-            folder,
-            None if misspelled is None else measure_misspellings(corrector, misspelled),
-            None if right is None else measure_clean(corrector, right),
-            "" if right is None or as_json else intrinsic(corrector.lm, right),
-        )
-        for folder, corrector in correctors
-    ]
+    found: list[tuple[str, dict[str, Any], str]] = []
+    for folder, corrector in correctors:
+        measured: dict[str, Any] = {}
+        if misspelled is not None:
+            measured["misspelled"] = measure_misspellings(corrector, misspelled)
+        if right is not None:
+            measured["clean"] = measure_clean(corrector, right)
+        found.append((folder, measured, "" if right is None or as_json else intrinsic(corrector.lm, right)))
     if as_json:
         objects = [
-            {"folder": folder} | {name: one.to_json() for name, one in named.items() if one is not None}
-            for folder, typos, unchanged, _ in found
-            for named in ({"misspelled": typos, "clean": unchanged},)
+            {"folder": folder, **{key: one.to_json() for key, one in every.items()}} for folder, every, _ in found
         ]
         print_json(objects if len(objects) > 1 else objects[0])
         return
     screen, baseline = console(), "  nearest, most frequent"
     if misspelled is not None:
-        rows = [
-            [folder, f"{one.texts:,}", *(f"{share:.1%}" for share in one.shares), f"{one.words_per_second:,.0f}"]
-            for folder, one, _, _ in found
-            if one is not None
-        ]
-        first = found[0][1]
-        assert first is not None
+        first, rows = found[0][1]["misspelled"], []
+        for folder, every, _ in found:
+            one = every["misspelled"]
+            shares = (f"{share:.1%}" for share in one.shares)
+            rows.append([folder, f"{one.texts:,}", *shares, f"{one.words_per_second:,.0f}"])
         rows.append([baseline, f"{first.texts:,}", f"{first.baseline:.1%}", "", "", "", ""])
         headings = ["misspelled", "texts", "right", "left as typed", "precision", "recall", "words/s"]
         print_table(screen, headings, rows)
         say(screen, f"of {first.unreachable:.1%} the vocabulary lacks the right word")
     if right is not None:
-        rows = [
-            [folder, bits, f"{one.words:,}", f"{one.rate:.2%}", f"{one.words_per_second:,.0f}"]
-            for folder, _, one, bits in found
-            if one is not None
-        ]
-        changed = found[0][2]
-        assert changed is not None
+        changed, rows = found[0][1]["clean"], []
+        for folder, every, bits in found:
+            one = every["clean"]
+            rows.append([folder, bits, f"{one.words:,}", f"{one.rate:.2%}", f"{one.words_per_second:,.0f}"])
         rows.append([baseline, "", f"{changed.words:,}", f"{changed.baseline:.2%}", ""])
         print_table(screen, ["right text", "bits/byte", "words", "falsely changed", "words/s"], rows)
         say(screen, f"{changed.unknown:.2%} of the words are not in the vocabulary")

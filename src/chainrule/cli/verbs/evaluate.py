@@ -11,7 +11,6 @@ import click
 import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli import output
-from chainrule.cli.options.dynamic import chosen_dynamic, dynamic_options
 from chainrule.cli.options.texts import corpus_options, is_text, open_examples
 from chainrule.cli.output import terminal_progress
 
@@ -22,7 +21,7 @@ _FOR_OTHERS = {
     "dynamic": "--dynamic is for models that predict text",
     "strategy": "--beams is for models that translate, with --source and --target",
 }
-"""Arguments of a task's `evaluate`, and what is said of their option if the task does not have them."""
+"""The errors of options for another task, by the argument of `evaluate` that the task at hand does not take."""
 
 
 @click.command()
@@ -32,7 +31,7 @@ _FOR_OTHERS = {
 @opt.option("--beams B", "Translation: hypotheses. [default: 5]", type=int)
 @opt.option("--plot FILE.svg", "Translation: draw BLEU against the length of the source.")
 @opt.overwrite("a plot")
-@dynamic_options
+@opt.dynamic_options
 @opt.compute
 @corpus_options
 @opt.json
@@ -120,7 +119,7 @@ def _named(given: tuple[str, ...], options: dict[str, Any]) -> tuple[list[str], 
 def _arguments(task: Task, options: dict[str, Any]) -> dict[str, Any]:
     """Return how models of a task are measured; options that are for another task are refused."""
     given: dict[str, Any] = {}
-    if (dynamic := chosen_dynamic(options)) is not None:
+    if (dynamic := opt.chosen_dynamic(options)) is not None:
         given["dynamic"] = dynamic
     if options["beams"] is not None:
         from chainrule.seq2seq.translate import BEAM
@@ -128,10 +127,9 @@ def _arguments(task: Task, options: dict[str, Any]) -> dict[str, Any]:
         given["strategy"] = replace(BEAM, width=options["beams"])
     for name in given.keys() - task.options:
         raise click.UsageError(_FOR_OTHERS[name])
-    if options["plot"] is not None:
-        if task.plot is None:
-            raise click.UsageError("--plot is for models that translate, with --source and --target")
-        opt.check_new_file(options["plot"], "--plot", options["overwrite"])
+    if options["plot"] is not None and task.plot is None:
+        raise click.UsageError("--plot is for models that translate, with --source and --target")
+    opt.check_new_file(options["plot"], "--plot", options["overwrite"])
     return given
 
 

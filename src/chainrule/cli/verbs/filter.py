@@ -10,7 +10,6 @@ import click
 
 import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.options.executors import executor_options, opened_workers
 from chainrule.cli.options.texts import corpus_argument, corpus_options, note_terminal_input, open_corpus
 from chainrule.cli.output import WAITING, count, echo, echo_json, number, terminal_progress
 
@@ -29,16 +28,9 @@ from chainrule.cli.output import WAITING, count, echo, echo_json, number, termin
 @opt.overwrite("a file")
 @corpus_options
 @opt.compute
-@executor_options
+@opt.executor_options
 @opt.json
-def filter_verb(
-    folder: str,
-    corpus: tuple[str, ...],
-    keep: float | None,
-    max_perplexity: float | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def filter_verb(folder: str, corpus: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Keep the documents of CORPUS that the model in DIR finds fluent.
 
     A document is a line of a text file, an object of a .jsonl file, a row of a .csv, .tsv or .parquet file. It is
@@ -53,37 +45,28 @@ def filter_verb(
     """
     from chainrule.tasks.filtering.writing import check_forms
 
+    keep, max_perplexity = options["keep"], options["max_perplexity"]
     if (keep is None) == (max_perplexity is None):
         raise click.UsageError("choose --keep SHARE or --max-perplexity P")
-    target, paragraphs = None if options["out"] == "-" else options["out"], options["paragraphs"]
-    if target is not None:
-        opt.check_new_file(target, "--out", options["overwrite"])
+    target = None if options["out"] == "-" else options["out"]
+    opt.check_new_file(target, "--out", options["overwrite"])
     lm = opt.load_model(folder, options, "language")
     began = time.monotonic()
     if max_perplexity is not None and corpus == ("-",) and target is None and options["executor"] == "embedded":
-        filtered = _filter_pipe(lm, max_perplexity, paragraphs, options)
+        filtered = _filter_pipe(lm, options)
     else:
         texts = open_corpus(options, *corpus)
         WAITING.end()
         check_forms(texts, target or sys.stdout.buffer)
-        with opened_workers(folder, options) as workers:
-            filtered = cr.tasks.filter_corpus(
-                lm,
-                texts,
-                target or sys.stdout.buffer,
-                keep=keep,
-                max_perplexity=max_perplexity,
-                paragraphs=paragraphs,
-                progress=terminal_progress(),
-                workers=workers,
-            )
+        with opt.opened_workers(folder, options) as workers:
+            how: Any = {name: options[name] for name in ("keep", "max_perplexity", "paragraphs")}
+            how |= {"progress": terminal_progress(), "workers": workers}
+            filtered = cr.tasks.filter_corpus(lm, texts, target or sys.stdout.buffer, **how)
     sys.stdout.flush()
     _report(filtered, time.monotonic() - began, as_json=as_json, err=target is None)
 
 
-def _filter_pipe(
-    lm: cr.LanguageModel, max_perplexity: float, paragraphs: bool, options: dict[str, Any]
-) -> cr.tasks.Filtered:
+def _filter_pipe(lm: cr.LanguageModel, options: dict[str, Any]) -> cr.tasks.Filtered:
     """Filter standard input as it comes, without a copy of it."""
     from chainrule.tasks.filtering.filter import filter_stream
     from chainrule.text.files import Cleaning, standard_input
@@ -93,15 +76,9 @@ def _filter_pipe(
     note_terminal_input()
     WAITING.end()
     cleaning = Cleaning(options["encoding_errors"])
-    filtered = filter_stream(
-        lm,
-        standard_input(),
-        sys.stdout.buffer,
-        max_perplexity=max_perplexity,
-        paragraphs=paragraphs,
-        cleaning=cleaning,
-        name="standard input",
-    )
+    how: Any = {name: options[name] for name in ("max_perplexity", "paragraphs")}
+    how |= {"cleaning": cleaning, "name": "standard input"}
+    filtered = filter_stream(lm, standard_input(), sys.stdout.buffer, **how)
     if cleaning.replaced:
         terminal_progress().note(f"standard input: not UTF-8, replaced by U+FFFD: {cleaning.replaced:,}")
     return filtered

@@ -14,7 +14,7 @@ from chainrule.cli.options.decoding import chosen_strategy, strategy_options
 from chainrule.cli.output import echo, print_json, terminal_progress
 
 if TYPE_CHECKING:
-    from chainrule.decode.drafts import Draft, DraftTally
+    from chainrule.decode.drafts import Draft
 
 
 @click.command()
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 @opt.option("--max-tokens N", "Maximum number of tokens.", type=int, default=100)
 @opt.option("-n N", "Number of texts.", type=int, default=1, name="count")
 @opt.option(
-    "--draft DIR|context",
+    "--draft DIR|context...",
     "Let a faster model of the same tokenizer guess tokens, which the model then checks several at a time; or "
     "copy guesses from the text itself. Repeatable: the first that has a guess.",
     name="drafts",
-    multiple=True,
 )
 @opt.option("--draft-tokens K", "With --draft: how many tokens are guessed at once. [default: 5]", type=int)
 @opt.option("--draft-sampled", "With --draft: draw the guesses at random, as the text is drawn.")
@@ -70,18 +69,17 @@ def generate(folder: str, prompt: str, count: int, as_json: bool, drafts: tuple[
     else:
         texts = cr.generate_many(lm, [prompt], strategy, **how)
         if as_json:
-            print_json([_described(text, is_drafted=draft is not None) for text in texts])
+            names = ["text", "prompt", "tokens", "log_prob", "finished", *(["steps", "drafted"] if draft else [])]
+            print_json([{name: getattr(text, name) for name in names} for text in texts])
         else:
             pieces = ((number, text.continuation) for number, text in enumerate(texts))
             _print_pieces(pieces, lm, prompt, count)
     if draft is not None:
-        note(_report(tally, time.perf_counter() - began))
-
-
-def _described(text: cr.decode.Generation, *, is_drafted: bool) -> dict[str, Any]:
-    """Return a text and its figures, for machines."""
-    names = ["text", "prompt", "tokens", "log_prob", "finished", *(["steps", "drafted"] if is_drafted else [])]
-    return {name: getattr(text, name) for name in names}
+        note(
+            f"drafts: {tally.tokens / max(tally.steps, 1):.2f} tokens a step, "
+            f"{tally.accepted:,} of {tally.drafted:,} drafted tokens accepted; "
+            f"{tally.tokens / max(time.perf_counter() - began, 1e-9):,.0f} tokens/s"
+        )
 
 
 def _draft(drafts: tuple[str, ...], tokens: int | None, sampled: bool) -> Draft | None:
@@ -95,15 +93,6 @@ def _draft(drafts: tuple[str, ...], tokens: int | None, sampled: bool) -> Draft 
     # on the CPU, where counting models are fast, beside a model on any device
     sources = tuple(name if name == CONTEXT else cr.load(name, tasks=["language"]) for name in drafts)
     return Draft(sources, tokens=DRAFT_TOKENS if tokens is None else tokens, sampled=sampled)
-
-
-def _report(tally: DraftTally, seconds: float) -> str:
-    """Say in a line how many guesses were right."""
-    return (
-        f"drafts: {tally.tokens / max(tally.steps, 1):.2f} tokens a step, "
-        f"{tally.accepted:,} of {tally.drafted:,} drafted tokens accepted; "
-        f"{tally.tokens / max(seconds, 1e-9):,.0f} tokens/s"
-    )
 
 
 def _print_pieces(pieces: Iterator[tuple[int, str]], lm: cr.LanguageModel, prompt: str, count: int) -> None:

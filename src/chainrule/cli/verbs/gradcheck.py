@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from chainrule.autodiff.tape.gradcheck import GradientReport
 
 _MOST = 3  # inputs that are named; of more, only the number is shown
+_KEYS = {"input": "name", "shape": "shape", "entries": "entries", "relative_error": "error", "where": "where"}
+_KEYS |= {"backward": "analytic", "small_step": "numeric", "passed": "passed"}
+"""The attributes of an input by their names in JSON."""
 
 
 @click.command(short_help="Check the gradients of every module of the tape.")
@@ -40,33 +43,16 @@ def gradcheck(
 
     reports = every_check(names, eps=eps, tolerance=tolerance, seed=seed, progress=terminal_progress())
     if as_json:
-        print_json([_record(report) for report in reports])
+        print_json(
+            [
+                {name: getattr(report, name) for name in ("name", "passed", "tolerance")}
+                | {"inputs": [{key: getattr(one, name) for key, name in _KEYS.items()} for one in report.inputs]}
+                for report in reports
+            ]
+        )
     else:
         _print(reports)
     ctx.exit(0 if all(report.passed for report in reports) else 1)
-
-
-def _record(report: GradientReport) -> dict[str, Any]:
-    inputs = [
-        {
-            "input": one.name,
-            "shape": list(one.shape),
-            "entries": one.entries,
-            "relative_error": one.error,
-            "where": list(one.where),
-            "backward": one.analytic,
-            "small_step": one.numeric,
-            "passed": one.passed,
-        }
-        for one in report.inputs
-    ]
-    return {"name": report.name, "passed": report.passed, "tolerance": report.tolerance, "inputs": inputs}
-
-
-def _inputs(report: GradientReport) -> str:
-    """Name the inputs, or their number if there are many, as in a network."""
-    names = [one.name for one in report.inputs]
-    return ", ".join(names) if len(names) <= _MOST else f"{len(names)} parameters"
 
 
 def _print(reports: list[GradientReport]) -> None:
@@ -74,9 +60,10 @@ def _print(reports: list[GradientReport]) -> None:
     for place, report in enumerate(reports):
         if not report.passed:
             styles[place] = "bold red"
+        names = [one.name for one in report.inputs]
+        inputs = ", ".join(names) if len(names) <= _MOST else f"{len(names)} parameters"
         entries = f"{sum(one.entries for one in report.inputs):,}"
-        passed = "pass" if report.passed else "FAIL"
-        rows.append([report.name, _inputs(report), entries, f"{report.error:.1e}", passed])
+        rows.append([report.name, inputs, entries, f"{report.error:.1e}", "pass" if report.passed else "FAIL"])
     print_table(screen, ["what", "inputs", "entries", "relative error", ""], rows, styles=styles)
     failed = [report for report in reports if not report.passed]
     say(screen, f"{len(reports) - len(failed)} of {len(reports)} pass (tolerance {reports[0].tolerance:g})")

@@ -92,14 +92,11 @@ def _ngrams(lm: cr.LanguageModel, prompt: str, top: int) -> dict[str, Any]:
     if not lm.settings.counts:
         terminal_progress().note(WITHOUT_COUNTS)
     found = lm.ngrams(prompt)
-    shown = slice(0, top)
-    columns: dict[str, Any] = {"token": found.tokens[shown]}
-    if found.counts is not None:
-        columns["count"] = found.counts[shown].tolist()
-    columns["probability"] = found.probability[shown].tolist()
-    columns["log10_prob"] = found.log10_prob[shown].tolist()
-    backoffs = found.log10_backoff[shown].tolist()
-    columns["log10_backoff"] = [None if math.isnan(value) else value for value in backoffs]
+    backoffs = [None if math.isnan(value) else value for value in found.log10_backoff[:top].tolist()]
+    columns: dict[str, Any] = {"token": found.tokens[:top]}
+    columns |= {} if found.counts is None else {"count": found.counts[:top].tolist()}
+    columns |= {name: getattr(found, name)[:top].tolist() for name in ("probability", "log10_prob")}
+    columns["log10_backoff"] = backoffs
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     described: dict[str, Any] = {"ngrams": {"context": list(found.context), "all": len(found), "rows": rows}}
     is_line = lm.context == "line"
@@ -157,8 +154,12 @@ def _print_predictions(screen: Console, described: dict[str, Any]) -> None:
         print_table(screen, ["next token", "appends", "probability"], rows)
     if "ngrams" in described:
         _print_ngrams(screen, described["ngrams"])
-    if "bigrams" in described:
-        _print_bigrams(screen, described["bigrams"])
+    bigrams = described.get("bigrams", {})
+    for name, title in {"counts": "counts: c(row column)", "probabilities": "p(column | row)"}.items():
+        if bigrams.get(name) is not None:
+            say(screen, title)
+            words = ([word, *map(cell, row)] for word, row in zip(bigrams["rows"], bigrams[name], strict=True))
+            print_table(screen, ["", *bigrams["columns"]], words)
     if {"next", "ngrams"} & described.keys():
         screen.print()
 
@@ -173,12 +174,3 @@ def _print_ngrams(screen: Console, ngrams: dict[str, Any]) -> None:
     say(screen, title)  # not as the table's title, which a narrow table would break
     headings = [name.replace("_", " ") for name in rows[0]]
     print_table(screen, headings, ([*map(cell, row.values())] for row in rows))
-
-
-def _print_bigrams(screen: Console, bigrams: dict[str, Any]) -> None:
-    titles = {"counts": "counts: c(row column)", "probabilities": "p(column | row)"}
-    for name, title in titles.items():
-        if bigrams[name] is not None:
-            say(screen, title)
-            rows = ([word, *map(cell, row)] for word, row in zip(bigrams["rows"], bigrams[name], strict=True))
-            print_table(screen, ["", *bigrams["columns"]], rows)

@@ -8,7 +8,6 @@ import click
 
 import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.options.dynamic import chosen_dynamic, dynamic_options
 from chainrule.cli.options.texts import corpus_options, held_out_option, open_corpora
 from chainrule.cli.output import console, number, print_json, print_table, say, terminal_progress
 
@@ -25,11 +24,10 @@ _NOT_MERGED = ("log_linear", "by", "of", "cache", "continuous_cache", "theta", "
 @opt.overwrite("a model folder")
 @held_out_option("Text to tune the weights on.")
 @opt.option(
-    "--weight W",
+    "--weight W...",
     "How much each model counts, in their order, and then each cache; of two, the first is enough.",
     type=float,
     name="weights",
-    multiple=True,
 )
 @opt.option("--log-linear", "Multiply powers of the probabilities instead of adding shares.")
 @opt.option(
@@ -46,7 +44,7 @@ _NOT_MERGED = ("log_linear", "by", "of", "cache", "continuous_cache", "theta", "
 )
 @opt.option("--theta FLOAT", "How much that cache prefers like contexts. [default: tuned]", type=float)
 @opt.option("--merge", "Merge two n-gram models into one n-gram model, as fast as either.")
-@dynamic_options
+@opt.dynamic_options
 @opt.device
 @corpus_options
 @opt.json
@@ -103,18 +101,11 @@ def _mixed(
         if not 0 < weights[0] < 1:
             raise click.UsageError(f"the weight should lie between 0 and 1, not at {weights[0]:g}")
         weights = (weights[0], 1 - weights[0])
+    names = ("by", "of", "cache", "continuous_cache", "theta")
+    how: Any = {name: options[name] for name in names if options[name] is not None}
+    how["form"] = "log-linear" if options["log_linear"] else "linear"
     return cr.mix(
-        models,
-        text,
-        weights=weights or None,
-        form="log-linear" if options["log_linear"] else "linear",
-        by=options["by"] or "none",
-        of=options["of"],
-        cache=options["cache"] or 0,
-        continuous_cache=options["continuous_cache"] or 0,
-        theta=options["theta"],
-        dynamic=chosen_dynamic(options),
-        progress=progress,
+        models, text, weights=weights or None, dynamic=opt.chosen_dynamic(options), progress=progress, **how
     )
 
 
@@ -179,8 +170,8 @@ def _report_merged(lm: Any, folders: tuple[str, ...], out: str, as_json: bool) -
 
     weights, size, ngrams = lm.metrics["weights"], lm.tokenizer.vocab_size, lm.metrics["ngrams"]
     if as_json:
-        figures = {"weights": weights, "vocab_size": size, "ngrams": ngrams}
-        print_json({"folder": out, **figures, "megabytes": megabytes(out)})
+        figures = {"folder": out, "weights": weights, "vocab_size": size, "ngrams": ngrams}
+        print_json(figures | {"megabytes": megabytes(out)})
         return
     shares = ", ".join(f"{weight:.1%} {source}" for weight, source in zip(weights, folders, strict=True))
     counts = f"vocabulary {size:,}, {sum(ngrams):,} n-grams, {number(megabytes(out))} MB"

@@ -8,7 +8,7 @@ import click
 
 import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.output import console, echo_json, intrinsic, print_json, print_table, say, terminal_progress
+from chainrule.cli.output import console, echo_json, intrinsic, print_measured, print_table, say, terminal_progress
 
 if TYPE_CHECKING:
     from chainrule.tasks.pairs import JudgedPairs, Phenomenon
@@ -56,19 +56,15 @@ def pairs(folders_and_file: tuple[str, ...], by: Any, per_pair: bool, as_json: b
     results, bits = [], []
     for folder in folders:
         model = opt.load_model(folder, options, "language", "masked")
-        results.append(cr.tasks.minimal_pairs(model, given, by=by, progress=terminal_progress()))
+        results.append((folder, cr.tasks.minimal_pairs(model, given, by=by, progress=terminal_progress())))
         bits.append("" if len(folders) == 1 else intrinsic(model, [pair.good for pair in given]))
     if as_json:
-        found = [
-            {"folder": one, "file": file, **result.to_json()} for one, result in zip(folders, results, strict=True)
-        ]
-        print_json(found[0] if len(found) == 1 else found)
+        print_measured(results, file=file)
     elif len(folders) == 1:
-        _print_phenomena(results[0])
+        _print_phenomena(results[0][1])
     else:
-        rows = [
-            [one, right, *_figures(result.whole)] for one, right, result in zip(folders, bits, results, strict=True)
-        ]
+        every = zip(results, bits, strict=True)
+        rows = [[folder, right, *_figures(result.whole)] for (folder, result), right in every]
         print_table(console(), ["model", "bits/byte", *_HEADINGS], rows)
         say(console(), "bits/byte: of the right sentences; chance is 50 %")
 

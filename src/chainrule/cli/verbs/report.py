@@ -16,16 +16,14 @@ from chainrule.cli.output import console, print_json, say, terminal_progress
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.argument("other", metavar="[OTHER]", type=click.Path(path_type=Path), required=False)
 @opt.option(
-    "--test FILE",
+    "--test FILE...",
     "Held-out text: compute each model's surprise at it anew; repeatable. [default: what compare kept]",
     formerly="--text",
-    multiple=True,
 )
 @opt.option(
-    "--prompt TEXT",
+    "--prompt TEXT...",
     "What models go on from in the samples; repeatable. [default: beginnings of lines of the held-out text]",
     name="prompts",
-    multiple=True,
 )
 @opt.option("--watch", "Follow a training that is going on, until it ends or Ctrl-C.")
 @opt.json
@@ -50,7 +48,8 @@ def report(
         if test or prompts or as_json or other is not None:
             raise click.UsageError("--watch follows a training, and goes with no other option")
         try:
-            watch_report(folder, on_page=lambda page: _say_where(page, "; Ctrl-C stops following it"))
+            where = "The report is {}; Ctrl-C stops following it"
+            watch_report(folder, on_page=lambda page: say(console(), where.format(page)))
         except KeyboardInterrupt:
             sys.exit(0)  # the usual way to end it
         return
@@ -64,8 +63,4 @@ def report(
     if as_json:
         print_json(made.record.to_json())
     else:
-        _say_where(page)
-
-
-def _say_where(page: Path, more: str = "") -> None:
-    say(console(), f"The report is {page}{more}")
+        say(console(), f"The report is {page}")

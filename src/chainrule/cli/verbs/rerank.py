@@ -10,7 +10,7 @@ import click
 
 import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.output import console, echo_json, intrinsic, print_json, print_table, say
+from chainrule.cli.output import console, echo_json, intrinsic, print_measured, print_table, say
 from chainrule.errors import FolderError, SettingsError
 
 if TYPE_CHECKING:
@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 @opt.option("--hypotheses NAME", "Field: the list of texts.", default="input")
 @opt.option("--reference NAME", "Field: the right text.", default="output")
 @opt.option(
-    "--score NAME",
+    "--score NAME...",
     "Field: a score for each text, greater is better; repeatable. [default: am_score; without it, the order]",
     name="scores",
-    multiple=True,
 )
 @opt.option("--id-field NAME", "Field: what names the list.", default="id")
 @opt.option(
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     "Make the model DIR first: train it on the references of the lists that weights are tuned on.",
     name="kind",
 )
-@opt.option("--set KEY=VALUE", "A setting of KIND; repeatable.", name="settings", multiple=True)
+@opt.option("--set KEY=VALUE...", "A setting of KIND; repeatable.", name="settings")
 @opt.overwrite("a model folder")
 @opt.seed
 @opt.compute
@@ -83,14 +82,8 @@ def rerank(folders_and_file: tuple[str, ...], kind: str | None, as_json: bool, *
     folders, file = opt.split_file(folders_and_file)
     if len(folders) > 1 and (kind is not None or options["best"]):
         raise click.UsageError("--train and --best are for one model")
-    given = read_lists(
-        file,
-        hypotheses=options["hypotheses"],
-        reference=options["reference"],
-        scores=options["scores"] or None,
-        id_field=options["id_field"],
-        needs_references=weights is None,
-    )
+    fields = {name: options[name] for name in ("hypotheses", "reference", "id_field")}
+    given = read_lists(file, scores=options["scores"] or None, needs_references=weights is None, **fields)
     lists = list(given)  # each model reads them
     how: Any = {"weights": weights, "share": options["share"], "seed": options["seed"]}
     results = []
@@ -106,8 +99,7 @@ def rerank(folders_and_file: tuple[str, ...], kind: str | None, as_json: bool, *
         for one, text, totals in zip(result.lists, result.best, result.totals, strict=True):
             echo_json({"id": one.id, "text": text, "place": int(totals.argmax()), "scores": totals.tolist()})
     elif as_json:
-        found = [{"folder": folder, "file": file, **one.to_json()} for folder, one in results]
-        print_json(found if others else found[0])
+        print_measured(results, file=file)
     else:
         _show(result)
 
@@ -161,18 +153,14 @@ def _show_several(results: Sequence[tuple[str, Reranked]]) -> None:
 
 
 def _say_doubts(results: Sequence[tuple[str, Reranked]]) -> None:
-    """Say it if a model does not help, or is weighed against: what it finds likely then counts as worse."""
+    """Say so if a model does not help, or has a negative weight: what it finds likely then counts as worse."""
     for folder, one in results:
         if one.helps is False:
-            say(
-                console(),
-                f"{folder}: it does not help here: no weights removed errors of lists that they were not tuned on",
-            )
+            doubt = "it does not help here: no weights removed errors of lists that they were not tuned on"
+            say(console(), f"{folder}: {doubt}")
         if one.weights.get("lm", 0) < 0:
-            say(
-                console(),
-                f"{folder}: its weight is negative: it does not know this language better than the scores do",
-            )
+            doubt = "its weight is negative: it does not know this language better than the scores do"
+            say(console(), f"{folder}: {doubt}")
 
 
 def _show(result: Reranked) -> None:

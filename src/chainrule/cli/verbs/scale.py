@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chainrule.cli import options as opt
-from chainrule.cli.options.texts import context_option, corpus_argument, corpus_options, open_corpus
-from chainrule.cli.options.tokenizers import given_tokenizer, tokenizer_options
+from chainrule.cli.options import texts
 from chainrule.cli.output import console, print_json, print_table, say, terminal_progress
 from chainrule.errors import ChainruleError
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Fit a scaling law to a grid of Transformers.")
-@corpus_argument
+@texts.corpus_argument
 @opt.out("A new folder for the results.")
 @opt.overwrite("a grid")
 @opt.option(
@@ -31,17 +30,16 @@ if TYPE_CHECKING:
 )
 @opt.minutes("The time of the whole grid. [default: 6]")
 @opt.option(
-    "--budget UNIT=N",
+    "--budget UNIT=N...",
     "Operations for which to find the best size, flops=1e18; repeatable. [default: those of the largest network, "
     "and 10 times as many]",
     name="budgets",
-    multiple=True,
 )
-@tokenizer_options(None)
-@context_option("stream")
+@texts.tokenizer_options(None)
+@texts.context_option("stream")
 @opt.device
 @opt.seed
-@corpus_options
+@texts.corpus_options
 @opt.json
 def scale(corpus: tuple[str, ...], out: str, sizes: str | None, shares: str, as_json: bool, **options: Any) -> None:
     """Train Transformers of several sizes on parts of CORPUS, and fit a scaling law to their losses.
@@ -59,12 +57,12 @@ def scale(corpus: tuple[str, ...], out: str, sizes: str | None, shares: str, as_
     from chainrule.comparison.scaling.grid import scale as fit
 
     found = fit(
-        open_corpus(options, *corpus),
+        texts.open_corpus(options, *corpus),
         out,
         sizes=None if sizes is None else sizes.split(","),
         shares=shares.split(","),
         minutes=options["minutes"] or MINUTES,
-        tokenizer=given_tokenizer(options),
+        tokenizer=texts.given_tokenizer(options),
         progress=terminal_progress(),
         budgets=[_flops(budget) for budget in options["budgets"]],
         **{name: options[name] for name in ("context", "device", "seed", "overwrite")},

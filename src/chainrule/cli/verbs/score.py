@@ -15,7 +15,6 @@ import click
 
 import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.options.executors import executor_options, opened_workers
 from chainrule.cli.options.texts import corpus_options, id_field, open_text, text_argument
 from chainrule.cli.output import console, cut, echo, number, printable, say, terminal_progress
 
@@ -46,7 +45,7 @@ _PSEUDO = ("pll_per_token", "pll", "pseudo_perplexity")
 @id_field
 @corpus_options
 @opt.compute
-@executor_options
+@opt.executor_options
 @opt.option("--csv", "Print CSV, with a first row of names.", name="as_csv")
 @opt.json
 def score(folder: str, text: str, **options: Any) -> None:
@@ -87,7 +86,7 @@ def score(folder: str, text: str, **options: Any) -> None:
         return
     if options["executor"] != "embedded":
         expect_lines(lm)  # before an executor is started, which takes seconds
-    with opened_workers(folder, options) as workers:
+    with opt.opened_workers(folder, options) as workers:
         how: Any = {"per_line": options["per_line"], "workers": workers}
         records: Iterable[ScoredRecord]
         if options["worst"] is None:
@@ -221,19 +220,17 @@ def _table_row(record: ScoredRecord, longest_id: int, figures: tuple[tuple[str, 
     from rich.cells import set_cell_size
 
     name = set_cell_size(cut(_words(str(record.id)), longest_id, keep="end"), longest_id)
-    values = record.bits_per_token, record.bits, len(record.ids), record.perplexity
-    columns = (_figure(value).rjust(size) for value, (_, size) in zip(values, figures, strict=False))
+    mean, total, perplexity = (
+        f"{value:.1e}" if _LARGE <= value < float("inf") else number(value, 4)
+        for value in (record.bits_per_token, record.bits, record.perplexity)
+    )
+    texts = mean, total, str(len(record.ids)), perplexity
+    columns = (text.rjust(size) for text, (_, size) in zip(texts, figures, strict=False))
     return _GAP.join([name, *columns, cut(_words(record.text), room)]).rstrip()
 
 
 def _words(text: str) -> str:
     return " ".join(printable(text).split())
-
-
-def _figure(value: float) -> str:
-    if isinstance(value, int):
-        return str(value)
-    return f"{value:.1e}" if _LARGE <= value < float("inf") else number(value, 4)
 
 
 def _shown(token: str) -> str:

@@ -22,14 +22,11 @@ from chainrule.errors import MissingExtraError, SettingsError
     "A file with the key that clients have to send. [default: CHAINRULE_KEY]",
     type=click.Path(path_type=Path),
 )
+@opt.option("--allow-host NAME...", "Another name by which the server may be called; repeatable.", name="hosts")
 @opt.option(
-    "--allow-host NAME", "Another name by which the server may be called; repeatable.", name="hosts", multiple=True
-)
-@opt.option(
-    "--allow-origin ORIGIN",
+    "--allow-origin ORIGIN...",
     "Let pages of another address, such as http://localhost:3000, use the server; repeatable.",
     name="origins",
-    multiple=True,
 )
 @opt.option(
     "--rows INTEGER", "Texts of a model that are generated together.", type=click.IntRange(1, 4096), default=64

@@ -83,12 +83,7 @@ def _print(screen: Console, form: str, sentence: Sentence, tagged: TaggedWords) 
         line = Text()
         for number, (word, label) in enumerate(zip(tagged.words, tagged.tags, strict=True)):
             line.append(f"{' ' if number else ''}{word}")
-            line.append(f"/{label}", style=_colour(label))
+            line.append(f"/{label}", style=_COLOURS[sum(label.encode()) % len(_COLOURS)])
         screen.print(line)
     else:
         echo(str(tagged))
-
-
-def _colour(tag: str) -> str:
-    """Return a colour that depends on the tag alone."""
-    return _COLOURS[sum(tag.encode()) % len(_COLOURS)]

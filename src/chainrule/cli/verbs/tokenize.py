@@ -10,34 +10,27 @@ import click
 
 import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.options.executors import executor_options, opened_executor
-from chainrule.cli.options.texts import corpus_argument, corpus_options, open_corpus
-from chainrule.cli.options.tokenizers import tokenizer_choice, tokenizer_options
+from chainrule.cli.options import texts
 from chainrule.cli.output import console, number, print_json, print_table, terminal_progress
 from chainrule.errors import CorpusError, FolderError
 
 if TYPE_CHECKING:
     from chainrule.tokens.ids import Encoded
 
-_COLOURS = (
-    "black on bright_cyan",
-    "black on bright_yellow",
-    "black on bright_green",
-    "black on bright_magenta",
-)
+_COLOURS = tuple(f"black on bright_{name}" for name in ("cyan", "yellow", "green", "magenta"))
 
 
 @click.command(short_help="Learn a tokenizer from CORPUS, and show what it does.")
-@corpus_argument
-@tokenizer_options("bpe")
+@texts.corpus_argument
+@texts.tokenizer_options("bpe")
 @opt.option("--out DIR", "Write the tokenizer to DIR/tokenizer.json.")
 @opt.option("--ids FILE", "Write the ids: uint16, or uint32 where V > 65,536.", type=click.Path(dir_okay=False))
 @opt.overwrite("a tokenizer or a FILE")
 @opt.option("--show", "Show the first lines with their tokens in colours.")
 @opt.option("--merges", "Show how BPE learns, merge by merge with its count.")
 @opt.option("--lines N", "Lines or merges to show.", type=click.IntRange(1), default=20)
-@executor_options
-@corpus_options
+@opt.executor_options
+@texts.corpus_options
 @opt.json
 def tokenize(
     corpus: tuple[str, ...], overwrite: bool, show: bool, merges: bool, lines: int, as_json: bool, **options: Any
@@ -60,9 +53,8 @@ def tokenize(
         raise click.UsageError("--merges only shows how BPE learns: leave out --out, or --merges")
     if options["out"]:
         _check_folder(Path(options["out"]), overwrite)
-    if options["ids"]:
-        opt.check_new_file(options["ids"], "--ids", overwrite)
-    text = open_corpus(options, *corpus)
+    opt.check_new_file(options["ids"], "--ids", overwrite)
+    text = texts.open_corpus(options, *corpus)
     if options["ids"]:
         check_ids_file(Path(options["ids"]), text)
     if merges:
@@ -73,13 +65,13 @@ def tokenize(
         return
     from chainrule.tokens.registry import write_tokenizer
 
-    choice = tokenizer_choice(options)
+    choice = texts.tokenizer_choice(options)
     encoded = None
     if show:
         tokenizer = choice.make(text, terminal_progress())
     else:
         with (
-            opened_executor(options) as executor,
+            opt.opened_executor(options) as executor,
             scratch_folder() as folder,
             replaced_path(Path(options["ids"] or folder / "ids")) as ids,
         ):
@@ -115,6 +107,8 @@ def _merges(text: cr.Corpus, vocab_size: str | None, min_count: int, lines: int,
 
 
 def _show(tokenizer: cr.Tokenizer, text: cr.Corpus, lines: int, as_json: bool) -> None:
+    from rich.text import Text
+
     from chainrule.tokens.base import lines_of
 
     if not any(text.blocks()):
@@ -125,17 +119,11 @@ def _show(tokenizer: cr.Tokenizer, text: cr.Corpus, lines: int, as_json: bool) -
     ]
     if as_json:
         print_json(tokens)
-    else:
-        _colour(tokens, between="" if tokenizer.lossless else " ")
-
-
-def _colour(lines: list[list[str]], between: str) -> None:
-    from rich.text import Text
-
+        return
     screen = console()
-    if not screen.is_terminal or screen.no_color:
-        between = "|"  # tells tokens apart without colours
-    for line in lines:
+    has_colours = screen.is_terminal and not screen.no_color
+    between = "|" if not has_colours else "" if tokenizer.lossless else " "  # tells tokens apart
+    for line in tokens:
         shown = Text()
         for place, token in enumerate(line):
             shown.append(between if place else "")
@@ -159,9 +147,7 @@ def _check_folder(folder: Path, overwrite: bool) -> None:
 def _summary(tokenizer: cr.Tokenizer, encoded: Encoded, as_json: bool) -> None:
     figures: dict[str, Any] = {
         "vocab_size": tokenizer.vocab_size,
-        "lines": encoded.lines,
-        "bytes": encoded.bytes,
-        "tokens": encoded.tokens,
+        **{name: getattr(encoded, name) for name in ("lines", "bytes", "tokens")},
         "oov": encoded.unknown / encoded.tokens,
         "bytes_per_token": encoded.bytes / encoded.tokens,
         "id_type": encoded.ids.dtype.name,

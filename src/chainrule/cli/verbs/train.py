@@ -14,8 +14,6 @@ import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options import texts
 from chainrule.cli.options.declaring import BriefCommand, names_from, rare
-from chainrule.cli.options.executors import executor_options, opened_executor
-from chainrule.cli.options.tokenizers import tokenizer_choice, tokenizer_options
 from chainrule.cli.output import console, count, number, print_json, say, terminal_progress
 from chainrule.errors import Interrupted
 
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
 @rare(opt.option("--keep", "Keep the checkpoints of a finished training: --resume can then make it longer."))
 @rare(opt.option("--run DIR", "Checkpoints and measurements of kinds that train for long. [default: OUT.run]"))
 @texts.held_out_option("Text to tune on; repeatable. [default: 5 % of CORPUS where the kind tunes on some]")
-@tokenizer_options(None)
+@texts.tokenizer_options(None)
 @opt.option(
     "--mask/--no-mask",
     "Read times, numbers, hexadecimal strings and addresses as zeros. [default: for files that end in .log]",
@@ -43,9 +41,9 @@ if TYPE_CHECKING:
 @rare(texts.source_tokenizer)
 @texts.context_option()
 @opt.minutes("The most time to train: short for --set minutes=M.")
-@opt.option("--set KEY=VALUE", "A setting of the kind; repeatable.", name="settings", multiple=True)
+@opt.option("--set KEY=VALUE...", "A setting of the kind; repeatable.", name="settings")
 @opt.device
-@rare(executor_options)
+@rare(opt.executor_options)
 @opt.seed
 @rare(texts.corpus_options)
 @opt.json
@@ -91,18 +89,19 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
     check_executor(
         the_kind, the_settings, options["executor"], device_for(the_kind, the_settings, options["device"])
     )
-    tokenizer, sources = tokenizer_choice(options, the_kind.tokenizer), options["source_tokenizer"]
+    tokenizer, sources = texts.tokenizer_choice(options, the_kind.tokenizer), options["source_tokenizer"]
     tokenizer.check()
     if sources is not None:
         if not find_task(the_kind.task).has_sources:
             raise click.UsageError(f"the kind {kind} has no sources: leave out --source-tokenizer")
         cr.TokenizerChoice(sources).check()
-    if options["mask"] is None and (is_log := all(map(_is_log, corpus))):
-        options["mask"] = is_log
+    names = [name.lower().removesuffix(".gz").removesuffix(".zst") for name in corpus]
+    if options["mask"] is None and all(name.endswith(".log") for name in names):
+        options["mask"] = True
         terminal_progress().note("times, numbers and addresses of logs are read as zeros: --no-mask keeps them")
     task = learns_as(the_kind, the_settings)
     text, valid = texts.open_examples(options, task, corpus, options["held_out"] or None)
-    with holding(run_folder) if kept and is_first else nullcontext(), opened_executor(options) as executor:
+    with holding(run_folder) if kept and is_first else nullcontext(), opt.opened_executor(options) as executor:
         # only after all checks; with --resume, --overwrite replaces the model and keeps the checkpoints
         if kept and overwrite and not resume and is_first:
             remove_checkpoints(run_folder)
@@ -114,13 +113,11 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
                 valid=valid,
                 tokenizer=tokenizer,
                 source_tokenizer=sources,
-                context=options["context"],
-                seed=options["seed"],
                 progress=terminal_progress(),
-                device=options["device"],
                 run=run_folder if kept or options["run"] else None,
                 resume=resume,
                 executor=executor,
+                **{name: options[name] for name in ("context", "seed", "device")},
             )
         except KeyboardInterrupt:
             if not kept or checkpoint_folders(run_folder):
@@ -128,11 +125,6 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
             raise Interrupted("stopped before the first step: nothing is kept", signal.SIGINT) from None
         if is_first:
             _finish(lm, out, None if options["keep"] or not kept else run_folder, overwrite, as_json)
-
-
-def _is_log(name: str) -> bool:
-    """Return True if a file is a log by its name."""
-    return name.lower().removesuffix(".gz").removesuffix(".zst").endswith(".log")
 
 
 def _with_minutes(settings: dict[str, str], minutes: float | None, kind: Kind) -> dict[str, str]:
@@ -148,14 +140,12 @@ def _with_minutes(settings: dict[str, str], minutes: float | None, kind: Kind) -
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
-@opt.option("--corpus FILE", "The corpus, if it has moved; repeatable.", multiple=True)
+@opt.option("--corpus FILE...", "The corpus, if it has moved; repeatable.")
 @texts.held_out_option("The held-out text, if it has moved; repeatable.")
 @opt.option("--out DIR", "The model folder to write. [default: RUN without .run]")
 @opt.overwrite("a model folder")
 @opt.option("--keep", "Keep the checkpoints of the finished training.")
-@opt.option(
-    "--set KEY=VALUE", "A setting to change, such as steps=2000; repeatable.", name="settings", multiple=True
-)
+@opt.option("--set KEY=VALUE...", "A setting to change, such as steps=2000; repeatable.", name="settings")
 @opt.option("--device NAME", "Where to compute. [default: where the run started]")
 @opt.json
 def resume(run: Path, out: str | None, as_json: bool, **options: Any) -> None:
@@ -216,7 +206,10 @@ def _finish(lm: cr.LanguageModel, out: str, run: Path | None, overwrite: bool, a
         print_json(found | {"megabytes": megabytes(out)})
         return
     task = task_of(lm.kind)
-    text = count(seen, task.unit) if steps is None else f"{count(seen, task.unit)} ({_passes(seen / tokens)})"
+    text, epochs = count(seen, task.unit), seen / tokens
+    if steps is not None:
+        read = f"{epochs:.0%} of the text" if epochs < 1 else "1 epoch" if epochs == 1 else f"{epochs:.3g} epochs"
+        text = f"{text} ({read})"
     text = text if pairs is None else f"{count(pairs, task.example)}, {text},"
     tuned = ""
     if nats is not None:
@@ -231,10 +224,3 @@ def _finish(lm: cr.LanguageModel, out: str, run: Path | None, overwrite: bool, a
         f"{out}: trained on {text} in {number(seconds)} s{work} {prepared}"
         f"{tuned}; vocabulary {size:,}, {number(megabytes(out))} MB",
     )
-
-
-def _passes(epochs: float) -> str:
-    """Say how often the text was read: 23 % of the text, 1.4 epochs."""
-    if epochs < 1:
-        return f"{epochs:.0%} of the text"
-    return "1 epoch" if epochs == 1 else f"{epochs:.3g} epochs"

@@ -58,13 +58,20 @@ def translate(folder: str, texts: tuple[str, ...], nbest: int, as_json: bool, **
     chainrule translate model "A dog runs on the beach."
     chainrule translate model test.en --beams 10 > test.de
     """
-    from chainrule.seq2seq.contract import ConditionalModel
+    import numpy as np
 
-    picture, strategy = options["alignments"], _strategy(options, nbest)
-    if picture is not None:
-        opt.check_new_file(picture, "--alignments", options["overwrite"])
+    from chainrule.seq2seq.contract import ConditionalModel
+    from chainrule.seq2seq.translate import BEAM
+
+    if options["strategy"] == "greedy" and nbest > 1:
+        raise click.UsageError("greedy always gives the same text: --nbest needs --strategy sample or beam")
+    strategy = chosen_strategy(options, usual=replace(BEAM, width=max(BEAM.width, nbest)))
+    picture = options["alignments"]
+    opt.check_new_file(picture, "--alignments", options["overwrite"])
     lm = ConditionalModel.expect(opt.load_model(folder, options, "translation"))
-    if picture is not None and not _has_attention(lm):
+    # an empty source and target show whether the model gives attention weights
+    ends = ([one.eos] for one in (lm.source_tokenizer, lm.tokenizer))
+    if picture is not None and lm.attention_weights(*map(np.asarray, ends)) is None:
         raise click.UsageError(f"the model in {folder} has no attention, so there are no --alignments")
     for text in texts:
         if text != "-" and not Path(text).exists() and len(text.split()) < 2:
@@ -79,14 +86,6 @@ def translate(folder: str, texts: tuple[str, ...], nbest: int, as_json: bool, **
             found.append((source, best[0]))
     if picture is not None:
         _draw(lm, found, picture)
-
-
-def _strategy(options: dict[str, Any], nbest: int) -> Strategy | Beam:
-    from chainrule.seq2seq.translate import BEAM
-
-    if options["strategy"] == "greedy" and nbest > 1:
-        raise click.UsageError("greedy always gives the same text: --nbest needs --strategy sample or beam")
-    return chosen_strategy(options, usual=replace(BEAM, width=max(BEAM.width, nbest)))
 
 
 def _sources(
@@ -123,26 +122,16 @@ def _lines(texts: tuple[str, ...], options: dict[str, Any]) -> Iterator[tuple[st
 
 
 def _translated(
-    lm: ConditionalModel,
-    texts: tuple[str, ...],
-    strategy: Strategy | Beam,
-    nbest: int,
-    options: dict[str, Any],
+    lm: ConditionalModel, texts: tuple[str, ...], strategy: Strategy | Beam, nbest: int, options: dict[str, Any]
 ) -> Iterator[tuple[str, list[Translation]]]:
     """Yield each source with its best translations, as soon as some are found."""
     from chainrule.seq2seq.translate import FIRST_TEXTS, translate_stream
 
     progress, is_live = terminal_progress(), texts == ("-",) and sys.stdin.isatty()
-    every = translate_stream(
-        lm,
-        _sources(lm, texts, options, progress),
-        strategy,
-        best=nbest,
-        max_tokens=options["max_tokens"],
-        seed=options["seed"],
-        at_once=options["batch"] or (1 if is_live else FIRST_TEXTS),
-        grows=options["batch"] is None and not is_live,
-    )
+    how: Any = {"best": nbest, "max_tokens": options["max_tokens"], "seed": options["seed"]}
+    how["at_once"] = options["batch"] or (1 if is_live else FIRST_TEXTS)
+    how["grows"] = options["batch"] is None and not is_live
+    every = translate_stream(lm, _sources(lm, texts, options, progress), strategy, **how)
     if sys.stdout.isatty():  # where the translations themselves show the progress
         yield from every
         return
@@ -155,13 +144,8 @@ def _translated(
 def _print(source: str, found: list[Translation], number: int, nbest: int, as_json: bool) -> None:
     if as_json:
         every = [
-            {
-                "text": one.text,
-                "score": one.score,
-                "log_prob": one.log_prob,
-                "tokens": len(one.ids),
-                "finished": one.is_finished,
-            }
+            {name: getattr(one, name) for name in ("text", "score", "log_prob")}
+            | {"tokens": len(one.ids), "finished": one.is_finished}
             for one in found
         ]
         best = found[0]
@@ -170,14 +154,6 @@ def _print(source: str, found: list[Translation], number: int, nbest: int, as_js
     for one in found:
         text = " ".join(one.text.split("\n"))
         echo(text if nbest == 1 else f"{number}\t{one.score:.4f}\t{text}")
-
-
-def _has_attention(lm: ConditionalModel) -> bool:
-    """Return True if the model gives attention weights, which an empty source and target show."""
-    import numpy as np
-
-    source, target = np.asarray([lm.source_tokenizer.eos]), np.asarray([lm.tokenizer.eos])
-    return lm.attention_weights(source, target) is not None
 
 
 def _draw(lm: ConditionalModel, found: list[tuple[str, Translation]], path: str) -> None:

@@ -19,21 +19,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from chainrule import settings as settings_of
-from chainrule.comparison.identity import another_error, identity_of, is_unused
 from chainrule.comparison.learning_curve import CurveTexts
-from chainrule.comparison.scaling.law import (
-    FARTHEST,
-    FLOPS,
-    Law,
-    Prediction,
-    fit_law,
-    interval,
-    predict_larger,
-    refit,
-)
+from chainrule.comparison.measured_training import going_on
+from chainrule.comparison.results import another_error, identity_of, is_unused
+from chainrule.comparison.scaling.law import FLOPS, Law, Prediction, fit_law, interval, predict_larger, refit
 from chainrule.contract.kinds import TrainingData, find_kind
 from chainrule.contract.lm import Context
-from chainrule.errors import ChainruleError, DamagedFileError, FolderError, Interrupted, SettingsError
+from chainrule.errors import ChainruleError, DamagedFileError, FolderError, SettingsError
 from chainrule.evaluation.measure import measure
 from chainrule.folder import to_json
 from chainrule.networks.defaults import PARAMETERS_PER_TOKEN, RunEstimate, batch_size
@@ -272,12 +264,10 @@ def _train_all(
             if (size.name, share) not in done and _is_too_late(found, size, share, seconds):
                 data.progress.note(f"{size.name} on {share:.1%} of the text is left out: the time is up")
             elif (size.name, share) not in done:
-                try:
+                with going_on() as errors:
                     part = replace(data, train=texts[share])
                     found.cells.append(_trained(part, valid, size, share, found.batch))
-                except Interrupted:
-                    raise
-                except (ChainruleError, RuntimeError, MemoryError) as error:
+                for error in errors:
                     data.progress.note(f"{size.name} failed, and the others go on: {error}")
                 found.write(out)
             task.advance(1)
@@ -404,9 +394,7 @@ def _conclude(found: Scaling, budgets: Sequence[float], seed: int) -> None:
     refits = refit(law, N, D, L, seed)
     found.law, found.prediction = law, predict_larger(N, D, L)
     found.intervals = {name: interval(law, refits, attrgetter(name)) for name in ("E", "A", "a", "B", "b")}
-    found.advice = [
-        _advice(law, refits, flops) for flops in budgets or (law.largest_flops, FARTHEST * law.largest_flops)
-    ]
+    found.advice = [_advice(law, refits, flops) for flops in budgets or law.usual_budgets]
     found.warnings = []
     if law.at_bound:
         found.warnings.append(

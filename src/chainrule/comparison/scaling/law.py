@@ -59,6 +59,11 @@ class Law:
     at_bound: tuple[str, ...] = ()
     """The constants that lie at a bound of the fit: the losses do not determine them."""
 
+    @property
+    def usual_budgets(self) -> tuple[float, float]:
+        """The operations of the largest network, and as many as the law is trusted for."""
+        return self.largest_flops, FARTHEST * self.largest_flops
+
     def loss(self, N: float | Floats, D: float | Floats) -> Floats:
         """Return L(N, D)."""
         return np.asarray(self.E + self.A * np.power(N, -self.a) + self.B * np.power(D, -self.b))
@@ -102,7 +107,7 @@ def fit_law(N: Values, D: Values, L: Values) -> Law:
     >>> round(law.E, 2), round(law.a, 2), round(law.b, 2)
     (2.0, 0.3, 0.3)
     """
-    fit = _Fit(*(np.asarray(one, dtype=np.float64) for one in (N, D, L)))
+    fit = _Fit(N, D, L)
     thetas, losses = fit.descend(fit.starts(), np.log(fit.L))
     return fit.law(thetas[np.argmin(losses)])
 
@@ -121,7 +126,7 @@ def refit(law: Law, N: Values, D: Values, L: Values, seed: int = 0) -> list[Law]
     >>> low < 2 < high
     True
     """
-    fit = _Fit(*(np.asarray(one, dtype=np.float64) for one in (N, D, L)))
+    fit = _Fit(N, D, L)
     fitted = np.log(law.loss(fit.N, fit.D))
     n = len(fit.L)
     errors = (np.log(fit.L) - fitted) * np.sqrt(n / (n - 5))
@@ -182,7 +187,8 @@ class _Fit:
     Several laws are fitted at once: θ_S has a row for each.
     """
 
-    def __init__(self, N: Floats, D: Floats, L: Floats) -> None:
+    def __init__(self, *values: Values) -> None:
+        N, D, L = (np.asarray(one, dtype=np.float64) for one in values)
         if len(L) < FEWEST_CELLS or len(set(N.tolist())) < 3 or len(set(D.tolist())) < 3:
             raise ChainruleError(
                 f"a scaling law needs at least {FEWEST_CELLS} losses, of three sizes and three amounts of text"

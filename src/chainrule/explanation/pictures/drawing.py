@@ -8,7 +8,7 @@ norm.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from xml.sax.saxutils import escape
 
@@ -55,7 +55,7 @@ _MARKERS = "".join(
 
 def to_svg(graph: Graph, title: str = "") -> str:
     """The picture of a graph, as the text of an SVG file."""
-    picture, thickness = lay_out(graph), _Thickness(graph.edges)
+    picture, thickness = lay_out(graph), _thickness(graph.edges)
     width = max(picture.width, LETTER * 1.3 * len(title) + 2 * MARGIN, _LEAST)
     height = picture.height + _TITLE + _LEGEND
     aside = (width - picture.width) / 2
@@ -91,7 +91,7 @@ def _steps(picture: Picture) -> Iterator[str]:
             yield f'<text class="step" x="{left:.1f}" y="18">step {number}</text>'
 
 
-def _box(graph: Graph, box: Box, thickness: _Thickness) -> Iterator[str]:
+def _box(graph: Graph, box: Box, thickness: Callable[[float], float]) -> Iterator[str]:
     """The SVG lines of a box and of the parameters beside it."""
     node, x, y = graph.nodes[box.place], box.x, box.y
     for edge, px, py, width in box.pills():
@@ -133,18 +133,16 @@ def _rect(x: float, y: float, width: float, height: float, rounded: float) -> st
     return f'<rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{rounded:.1f}"/>'
 
 
-class _Thickness:
-    """The width of a red arrow: by the logarithm of its gradient, between the least and largest in the picture."""
+def _thickness(edges: Sequence[Edge]) -> Callable[[float], float]:
+    """Return the width of a red arrow by its gradient: the logarithm between the least and the largest of all."""
+    seen = [edge.gradient for edge in edges if edge.gradient and math.isfinite(edge.gradient)] or [1.0]
+    low, high = math.log(min(seen)), math.log(max(seen))
 
-    def __init__(self, edges: Sequence[Edge]) -> None:
-        seen = [edge.gradient for edge in edges if edge.gradient and math.isfinite(edge.gradient)] or [1.0]
-        self._low, self._high = math.log(min(seen)), math.log(max(seen))
+    def width(gradient: float) -> float:
+        is_drawn = gradient and math.isfinite(gradient)
+        return 0.8 + 1.8 * (math.log(gradient) - low) / ((high - low) or 1.0) if is_drawn else 0.5
 
-    def __call__(self, gradient: float) -> float:
-        if not gradient or not math.isfinite(gradient):
-            return 0.5
-        level = (math.log(gradient) - self._low) / ((self._high - self._low) or 1.0)
-        return 0.8 + 1.8 * level
+    return width
 
 
 def _beside(way: Sequence[Point]) -> list[Point]:

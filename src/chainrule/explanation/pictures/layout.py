@@ -62,16 +62,11 @@ class Box:
 
     def pills(self) -> list[tuple[Edge, float, float, float]]:
         """The edge, the x and y of the centre, and the width of each parameter."""
-        middle = (len(self.parameters) - 1) / 2
-        return [
-            (
-                edge,
-                self.x - (self.width / 2 + _TO_PILL + width / 2),
-                self.y + (i - middle) * (PILL_HEIGHT + _PILL_GAP),
-                width,
-            )
-            for i, (edge, width) in enumerate(self.parameters)
-        ]
+        found, y = [], self.y - (len(self.parameters) - 1) / 2 * (PILL_HEIGHT + _PILL_GAP)
+        for i, (edge, width) in enumerate(self.parameters):
+            x = self.x - (self.width / 2 + _TO_PILL + width / 2)
+            found.append((edge, x, y + i * (PILL_HEIGHT + _PILL_GAP), width))
+        return found
 
 
 @dataclass(frozen=True)

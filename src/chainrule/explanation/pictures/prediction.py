@@ -42,28 +42,17 @@ from chainrule.networks.config import PARTS, HiddenLayersConfig
 from chainrule.networks.memory import RecurrentMemory, Sums
 
 _LETTERS = {
-    "embedding": "E",
-    "positions.added_TD": "P",
-    "attention_norm.weight": "γ₁",
-    "attention_norm.bias": "β₁",
-    "attention.qkv.weight": "Wqkv",
-    "attention.qkv.bias": "bqkv",
-    "attention.out.weight": "Wo",
-    "attention.out.bias": "bo",
-    "feedforward_norm.weight": "γ₂",
-    "feedforward_norm.bias": "β₂",
-    "feedforward.up.weight": "W₁",
-    "feedforward.up.bias": "b₁",
-    "feedforward.out.weight": "W₂",
-    "feedforward.out.bias": "b₂",
-    "embedding_norm.weight": "γ⁰",
-    "embedding_norm.bias": "β⁰",
-    "norm.weight": "γ",
-    "norm.bias": "β",
-    "head.weight": "U",
-    "head.bias": "c",
+    "embedding_norm": ("γ⁰", "β⁰"),
+    "attention_norm": ("γ₁", "β₁"),
+    "attention.qkv": ("Wqkv", "bqkv"),
+    "attention.out": ("Wo", "bo"),
+    "feedforward_norm": ("γ₂", "β₂"),
+    "feedforward.up": ("W₁", "b₁"),
+    "feedforward.out": ("W₂", "b₂"),
+    "norm": ("γ", "β"),
+    "head": ("U", "c"),
 }
-"""The symbols of a Transformer's parameters; those of a block get its number as a superscript."""
+"""The symbols of weight and bias in a Transformer; those of a block get its number as a superscript."""
 _Named = TypeVar("_Named", bound=Node)
 
 
@@ -236,7 +225,11 @@ class Prediction:
 
 def _letter(name: str) -> str:
     """The symbol of a Transformer's parameter: blocks.0.attention.qkv.weight is Wqkv¹."""
-    if not name.startswith("blocks."):
-        return _LETTERS[name]
-    _, layer, rest = name.split(".", 2)
-    return _LETTERS[rest] + superscript(int(layer) + 1)
+    if name in ("embedding", "positions.added_TD"):
+        return "E" if name == "embedding" else "P"
+    number = ""
+    if name.startswith("blocks."):
+        _, layer, name = name.split(".", 2)
+        number = superscript(int(layer) + 1)
+    module, _, part = name.rpartition(".")
+    return _LETTERS[module][part == "bias"] + number

@@ -9,29 +9,15 @@ tables.py     results as pandas frames and CSV files
 
 from __future__ import annotations
 
-from chainrule.system.disk.atomic import (
-    naming,
-    new_folder,
-    recover,
-    remove_folder,
-    replaced_file,
-    replaced_path,
-    sweep,
-)
-from chainrule.system.disk.locks import LOCK, holding
-from chainrule.system.disk.scratch import scratch_file, scratch_file_at, scratch_folder
-
-__all__ = [
-    "LOCK",
-    "holding",
-    "naming",
-    "new_folder",
-    "recover",
-    "remove_folder",
-    "replaced_file",
-    "replaced_path",
-    "scratch_file",
-    "scratch_file_at",
-    "scratch_folder",
-    "sweep",
-]
+from chainrule.system.disk.atomic import naming as naming
+from chainrule.system.disk.atomic import new_folder as new_folder
+from chainrule.system.disk.atomic import recover as recover
+from chainrule.system.disk.atomic import remove_folder as remove_folder
+from chainrule.system.disk.atomic import replaced_file as replaced_file
+from chainrule.system.disk.atomic import replaced_path as replaced_path
+from chainrule.system.disk.atomic import sweep as sweep
+from chainrule.system.disk.locks import LOCK as LOCK
+from chainrule.system.disk.locks import holding as holding
+from chainrule.system.disk.scratch import scratch_file as scratch_file
+from chainrule.system.disk.scratch import scratch_file_at as scratch_file_at
+from chainrule.system.disk.scratch import scratch_folder as scratch_folder

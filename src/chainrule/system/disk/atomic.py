@@ -50,12 +50,8 @@ def naming(path: str | Path, temporary: Path | None = None) -> Iterator[None]:
 @contextmanager
 def replaced_file(path: Path) -> Iterator[IO[bytes]]:
     """Yield a new file, open for writing, that takes the place of `path` when the block ends without an error."""
-    with replaced_path(path) as temporary, _open(temporary) as file:
+    with replaced_path(path) as temporary, temporary.open("wb") as file:
         yield file
-
-
-def _open(path: Path) -> IO[bytes]:
-    return path.open("wb")
 
 
 @contextmanager

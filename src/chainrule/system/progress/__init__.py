@@ -32,7 +32,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """A `Progress` that shows nothing, and its own tasks; the default."""
+    """The default `Progress`: it shows nothing, and is its own task."""
 
     @contextmanager
     def task(self, description: str, total: float | None = None, unit: str = "") -> Iterator[Task]:
