@@ -37,6 +37,7 @@ from chainrule.explanation.mixtures import MixturePart, Weighed
 from chainrule.mixtures.caches import Cache, CacheState
 from chainrule.mixtures.gates import Floats, Gate, entropies
 from chainrule.mixtures.settings import MixtureSettings
+from chainrule.mixtures.tuning import mixed_scores
 
 KIND_NAME = "mixture"
 
@@ -202,7 +203,7 @@ class Mixture(LanguageModel):
         if not len(ids):
             return None
         columns_NK, values_N = self.columns(ids, starts, ends)
-        mixed = self._mixed(list(columns_NK.T), self.gate.weights(self.weights_GK, values_N), on_host=True)
+        mixed = mixed_scores(columns_NK, self.gate.weights(self.weights_GK, values_N))
         return np.where(np.asarray(ids) == self.tokenizer.bos, -np.inf, mixed)
 
     # -- elsewhere ----------------------------------------------------------------------------------------
@@ -354,14 +355,13 @@ class Mixture(LanguageModel):
 
     # -- mixing -------------------------------------------------------------------------------------------
 
-    def _mixed(self, columns: list[Array], weights: Floats, *, on_host: bool = False) -> Array:
+    def _mixed(self, columns: list[Array], weights: Floats) -> Array:
         """ln Σ_k w_k p_k; the weights have the axes of the columns, or fewer tokens, and a last one for k."""
         with np.errstate(divide="ignore"):
             log_weights = np.log(weights)
         total = None
         for k, column in enumerate(columns):
-            own = log_weights[..., k] if on_host else self._here(log_weights[..., k])
-            term = column + own
+            term = column + self._here(log_weights[..., k])
             total = term if total is None else array_namespace(total).logaddexp(total, term)
         return total
 

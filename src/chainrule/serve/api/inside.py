@@ -44,15 +44,8 @@ DIGITS = 4
 _COPIES = asyncio.Semaphore(1)
 
 
-class LookRequest(InsideRequest):
-    """The body of /v1/inside, with the token after the text too."""
-
-    after: bool = False
-    """Predict the most likely token after the text, and not one of the text."""
-
-
 @router.post("/v1/inside")
-async def inside(body: LookRequest, request: Request) -> Response:
+async def inside(body: InsideRequest, request: Request) -> Response:
     """Look inside a model while it predicts one token of a text, or the token after it.
 
     Networks: gradients, gates and states, attention weights, and the way of one token through a Transformer. N-gram
@@ -111,7 +104,7 @@ def _way_to_look(model: Model) -> Any:
 # -- networks ---------------------------------------------------------------------------------------------
 
 
-def look_at_network(lm: LanguageModel, asked: LookRequest) -> dict[str, Any]:
+def look_at_network(lm: LanguageModel, asked: InsideRequest) -> dict[str, Any]:
     """Return gradients through time, gates over the text, attention weights, and the way of the last token."""
     notes, texts = _Notes(), _texts(lm, asked.text)
     found = diagnose(lm, asked.text, after=asked.after, token=asked.token, longest=LONGEST, progress=notes)
@@ -209,7 +202,7 @@ def _attention(weights_LHTT: np.ndarray) -> list[list[list[list[float]]]]:
 # -- n-grams and mixtures ---------------------------------------------------------------------------------
 
 
-def look_at_numbers(lm: LanguageModel, asked: LookRequest) -> dict[str, Any]:
+def look_at_numbers(lm: LanguageModel, asked: InsideRequest) -> dict[str, Any]:
     """Return the contexts that were tried with their weights, or the models of a mixture with theirs."""
     notes, texts = _Notes(), _texts(lm, asked.text)
     found = explain(lm, asked.text, after=asked.after, token=asked.token, progress=notes)
@@ -248,7 +241,7 @@ def _plain(record: dict[str, Any]) -> dict[str, Any]:
 # -- encoder-decoders -------------------------------------------------------------------------------------
 
 
-def look_at_translation(lm: ConditionalModel, asked: LookRequest) -> dict[str, Any]:
+def look_at_translation(lm: ConditionalModel, asked: InsideRequest) -> dict[str, Any]:
     """Return where in the source the decoder looks for each token of the target: the mean, and each head."""
     notes = []
     if not asked.text.strip():
@@ -286,7 +279,7 @@ def _texts(lm: LanguageModel, text: str) -> list[str]:
     return [lm.tokenizer.token(token) for token in text_ids(lm, text, SILENT)]
 
 
-def _place(asked: LookRequest, texts: list[str]) -> int:
+def _place(asked: InsideRequest, texts: list[str]) -> int:
     """Return the number of the token that is predicted, from 1 on; the one after the text follows the last."""
     return len(texts) + 1 if asked.after else asked.token or len(texts)
 
