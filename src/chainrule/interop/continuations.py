@@ -37,7 +37,7 @@ _CELLS = 1 << 24  # numbers of [B, V] that are held at once
 
 
 class Scored(NamedTuple):
-    """What a model says of a continuation."""
+    """The score of a continuation."""
 
     log_prob: float
     """ln p of the continuation's tokens after the context."""
@@ -56,7 +56,7 @@ class Part:
 def score_continuations(
     lm: LanguageModel, pairs: Sequence[tuple[str, str]], *, rows: int | None = None
 ) -> list[Scored]:
-    """What the model says of each pair of a context and a continuation; `rows` bounds how many are read at once."""
+    """Score the continuation of each pair (context, continuation); `rows` is the most that are read at once."""
     parts = [split(lm, context, continuation) for context, continuation in pairs]
     flat = [part for some in parts for part in some]
     scored = iter(_score_parts(lm, flat, rows))
@@ -85,7 +85,7 @@ def _cut(lm: LanguageModel, context: str, continuation: str) -> Part:
 
 
 def _score_parts(lm: LanguageModel, parts: Sequence[Part], rows: int | None) -> list[Scored]:
-    """What the model says of each part; parts of like length are read together."""
+    """Score each part; parts of like length are read together."""
     found = [Scored(0.0, True)] * len(parts)
     lengths = np.asarray([len(part.context) + len(part.target) for part in parts], dtype=np.int64)
     for batch in batches(lengths, tokens_at_once(lm)) if parts else ():

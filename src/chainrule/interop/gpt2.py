@@ -53,7 +53,7 @@ GPT2 = Architecture(
 
 
 def to_gpt2_weights(network: Transformer, rows: int | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights of a `GPT2LMHeadModel`, and its configuration; tables have `rows` rows, or one for each token."""
+    """Return the weights and configuration of a `GPT2LMHeadModel`; tables have `rows` rows, or one a token."""
     config, rows = network.config, rows or network.head.vocab_size
     expect(config, "gpt2", {**GPT2.allowed, **even_heads(config)})
     return to_published(state_of(network), GPT2.pairs(config), rows, config), GPT2.described(config, rows)
@@ -62,7 +62,7 @@ def to_gpt2_weights(network: Transformer, rows: int | None = None) -> tuple[dict
 def from_gpt2_weights(
     weights: Mapping[str, Tensor], described: Mapping[str, Any], bos: int, vocab_size: int | None = None
 ) -> Transformer:
-    """A network with the weights and the configuration of a `GPT2LMHeadModel`; `vocab_size` may add rows."""
+    """Return a network with the weights and the configuration of a `GPT2LMHeadModel`; `vocab_size` may add rows."""
     config, rows = TransformerConfig(preset="gpt2", **GPT2.settings(described)), described["vocab_size"]
     pairs = GPT2.pairs(config)
     if "wte.weight" in weights:  # the files of the first release leave the prefix out

@@ -205,29 +205,20 @@ def load(folder: str | Path, *, context: Context | None = None) -> Any:
         described, architecture = _description(folder)
         weights, size = Shards(folder), described["vocab_size"]
         if architecture == _BERT:
-            return _masked_model(folder, weights, described, size, context or "line")
+            tokenizer = _fitting(folder, masked_tokenizer(folder, size), size)
+            assert tokenizer.mask is not None
+            encoder = from_bert_weights(weights, described, tokenizer.mask, tokenizer.vocab_size)
+            masked = EncoderModel(encoder, tokenizer, context or "line", kind="masked", settings=encoder.config)
+            return _carried_over(masked, folder, architecture)
         if architecture == _BART:
-            return _encoder_decoder(folder, weights, described, size)
+            tokenizer = _fitting(folder, source_tokenizer(folder, size), size)
+            own = tokenizer.vocab_size, tokenizer.bos, tokenizer.before
+            pair, settings = from_bart_weights(weights, described, *own)
+            translator = EncoderDecoderModel(pair, tokenizer, tokenizer, kind="seq2seq", settings=settings)
+            return _carried_over(translator, folder, architecture)
         tokenizer = _fitting(folder, read_tokenizer(folder, size=size), size)
         network = _DECODERS[architecture](weights, described, tokenizer.bos, tokenizer.vocab_size)
         return as_model(network, tokenizer, context or "stream", folder, architecture)
-
-
-def _masked_model(
-    folder: Path, weights: Shards, described: Mapping[str, Any], size: int, context: Context
-) -> EncoderModel:
-    tokenizer = _fitting(folder, masked_tokenizer(folder, size), size)
-    assert tokenizer.mask is not None
-    network = from_bert_weights(weights, described, tokenizer.mask, tokenizer.vocab_size)
-    model = EncoderModel(network, tokenizer, context, kind="masked", settings=network.config)
-    return _carried_over(model, folder, _BERT)
-
-
-def _encoder_decoder(folder: Path, weights: Shards, described: Mapping[str, Any], size: int) -> EncoderDecoderModel:
-    tokenizer = _fitting(folder, source_tokenizer(folder, size), size)
-    network, settings = from_bart_weights(weights, described, tokenizer.vocab_size, tokenizer.bos, tokenizer.before)
-    model = EncoderDecoderModel(network, tokenizer, tokenizer, kind="seq2seq", settings=settings)
-    return _carried_over(model, folder, _BART)
 
 
 def as_model(

@@ -78,12 +78,12 @@ _USUAL_REACH = 4096  # what a configuration that does not say means
 
 
 def to_llama_weights(network: Transformer, rows: int | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights of a `LlamaForCausalLM`, and its configuration; tables have `rows` rows, or all."""
+    """Return the weights of a `LlamaForCausalLM`, and its configuration; tables have `rows` rows, or all."""
     return _to(LLAMA, network, rows, mlp_bias=network.config.bias)
 
 
 def to_qwen3_weights(network: Transformer, rows: int | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights of a `Qwen3ForCausalLM`, and its configuration; tables have `rows` rows, or all."""
+    """Return the weights of a `Qwen3ForCausalLM`, and its configuration; tables have `rows` rows, or all."""
     return _to(QWEN3, network, rows, use_sliding_window=False)
 
 
@@ -106,7 +106,7 @@ def _to(
 def from_llama_weights(
     weights: Mapping[str, Tensor], described: Mapping[str, Any], bos: int, vocab_size: int | None = None
 ) -> Transformer:
-    """A network with the weights and the configuration of a `LlamaForCausalLM`; `vocab_size` may add rows."""
+    """Return a network with the weights and configuration of a `LlamaForCausalLM`; `vocab_size` may add rows."""
     attention, feedforward = bool(described.get("attention_bias")), bool(described.get("mlp_bias"))
     if attention != feedforward:
         raise SettingsError(f"mlp_bias of a Llama should be as attention_bias, {attention}, not {feedforward}")
@@ -116,7 +116,7 @@ def from_llama_weights(
 def from_qwen3_weights(
     weights: Mapping[str, Tensor], described: Mapping[str, Any], bos: int, vocab_size: int | None = None
 ) -> Transformer:
-    """The same of a `Qwen3ForCausalLM`."""
+    """Return the same of a `Qwen3ForCausalLM`."""
     layers = range(QWEN3.settings(described)["layers"])
     names = [f"model.layers.{i}.self_attn.{part}_norm.weight" for i in layers for part in "qk"]
     gains = any(name in weights and not bool((weights[name].float() == 1).all()) for name in names)
@@ -126,7 +126,7 @@ def from_qwen3_weights(
 def from_mistral_weights(
     weights: Mapping[str, Tensor], described: Mapping[str, Any], bos: int, vocab_size: int | None = None
 ) -> Transformer:
-    """The same of a `MistralForCausalLM` whose attention reaches all tokens."""
+    """Return the same of a `MistralForCausalLM` whose attention reaches all tokens."""
     reach, window = described.get("sliding_window", _USUAL_REACH), MISTRAL.settings(described)["window"]
     if reach is not None and reach < window:
         raise SettingsError(
@@ -163,7 +163,7 @@ def _from(
 
 
 def _activation(architecture: Architecture, weights: Mapping[str, Tensor], described: Mapping[str, Any]) -> str:
-    """Ours for `hidden_act`: relu is relu2 where the gate lets through what it is made of."""
+    """Return our name of `hidden_act`; relu is relu2 if the gate has the weights of what it multiplies."""
     found = described.get("hidden_act", "silu")
     if found == "silu":
         return "swiglu"

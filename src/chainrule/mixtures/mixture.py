@@ -81,7 +81,7 @@ class MixtureState(State):
 
 
 class Columns(NamedTuple):
-    """What the models and caches say of given tokens."""
+    """ln p of given tokens by the models and caches."""
 
     scores: list[Array]
     """ln p of each token, [B, T], by each model and then by each cache."""
@@ -228,7 +228,7 @@ class Mixture(LanguageModel):
         return {"weights": self.weights_GK, "knots": np.asarray(self.gate.knots, dtype=np.float64)}
 
     def weigh(self, ids: list[int], target: int) -> Weighed:
-        """The weights after the ids, and what each model and cache says of the target."""
+        """Return the weights after the ids, and ln p of the target by each model and cache."""
         state = self.extend(self.start(1), np.asarray([ids], dtype=np.int64).reshape(1, -1))
         target_BT = np.asarray([[target]], dtype=np.int64)
         columns, _ = self.read_columns(state, target_BT, goes_on=False)
@@ -271,7 +271,7 @@ class Mixture(LanguageModel):
         return columns_NK, values_N
 
     def read_columns(self, state: MixtureState, ids_BT: Array, *, goes_on: bool) -> tuple[Columns, MixtureState]:
-        """What models and caches say of the ids, and the state after them; if nothing goes on, that before them."""
+        """Return ln p of the ids by each model and cache, and the state after them, or before unless `goes_on`."""
         found = [self._read_model(k, state.states[k], ids_BT, goes_on) for k in range(len(self.models))]
         scores = [scores_BT for scores_BT, _, _ in found]
         caches = []
@@ -314,7 +314,7 @@ class Mixture(LanguageModel):
     def _pieces(
         self, state: MixtureState, ids_BT: Array, *, goes_on: bool = True
     ) -> Iterator[tuple[Array, Columns, MixtureState]]:
-        """What is said of the ids, piece by piece, and the state after each piece."""
+        """Yield pieces of the ids, with ln p by each model and cache, and the state after each piece."""
         size = _FEATURES_AT_ONCE if self._needs_features else _AT_ONCE
         at_once, width = max(size // max(len(ids_BT), 1), 1), ids_BT.shape[1]
         for first in range(0, width, at_once):
@@ -324,7 +324,7 @@ class Mixture(LanguageModel):
             yield piece_BT, columns, state
 
     def _read(self, state: MixtureState, ids_BT: Array, *, goes_on: bool) -> tuple[Array, MixtureState]:
-        """The scores of the ids, and the state after them if it goes on."""
+        """Return the scores of the ids, and the state after them; the state before them unless `goes_on`."""
         if self.settings.form == "log-linear":
             return self._read_log_linear(state, ids_BT)
         scores = [self._here(np.zeros((len(ids_BT), 0)))]

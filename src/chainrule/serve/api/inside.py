@@ -41,6 +41,9 @@ HIDDEN = 24
 LIKELY = 10
 """The most likely tokens that are sent, and the most of those that a block would give."""
 DIGITS = 4
+_BY_HEAD = {"query": "query_HK", "key": "key_HK", "value": "value_HK", "scores": "scores_HT"}
+_BY_FEATURE = ("attention", "middle", "feedforward", "out")
+"""The numbers of a block that are sent as they are, by their names there."""
 _COPIES = asyncio.Semaphore(1)
 
 
@@ -163,16 +166,10 @@ def _path(lm: LanguageModel, found: Followed, notes: _Notes) -> dict[str, Any] |
         "guesses": [_likely(lm, log_probs_V, LIKELY // 2) for log_probs_V in found.log_probs_SV],
         "blocks": [
             {
-                "query": [_rounded(row) for row in block.query_HK],
-                "key": [_rounded(row) for row in block.key_HK],
-                "value": [_rounded(row) for row in block.value_HK],
-                "scores": [_rounded(row) for row in block.scores_HT],
+                **{name: [_rounded(row) for row in getattr(block, ours)] for name, ours in _BY_HEAD.items()},
+                **{name: _rounded(getattr(block, f"{name}_D")) for name in _BY_FEATURE},
                 "heads": _significant(block.head_norms_H),
-                "attention": _rounded(block.attention_D),
-                "middle": _rounded(block.middle_D),
                 "hidden": _hidden(block.hidden_I),
-                "feedforward": _rounded(block.feedforward_D),
-                "out": _rounded(block.out_D),
             }
             for block in found.blocks
         ],

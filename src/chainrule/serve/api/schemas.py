@@ -166,7 +166,7 @@ class CompletionRequest(Generation):
 
     @property
     def alternatives(self) -> int | None:
-        """How many alternatives of each token to send; None: not even its own ln p."""
+        """The number of alternatives of each token to send with their ln p; None sends no ln p at all."""
         if self.logprobs is None or self.logprobs is False:
             return None
         return 1 if self.logprobs is True else self.logprobs
