@@ -68,7 +68,12 @@ FAULTS = [  # file, what stands there, what is planted, tests
         "(n * share + 1 / self.vocab_size) / (n + 1)",
         "tests/mixtures tests/contract",
     ),
-    ("mixtures/mixture.py", "term = column + own", "term = column + own / 2", "tests/mixtures tests/contract"),
+    (
+        "mixtures/mixture.py",
+        "term = column + self._here(",
+        "term = column + 0.5 * self._here(",
+        "tests/mixtures tests/contract",
+    ),
     (
         "folder/integrity.py",
         'if sha256(path) != entry.get("sha256"):',

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from chainrule.errors import SettingsError
-from chainrule.interop.gpt2 import from_gpt2_weights, to_gpt2_weights
-from chainrule.interop.llama import from_llama_weights, to_llama_weights
+from chainrule.interop.decoders import GPT2, LLAMA, from_weights, to_weights
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer
 
@@ -71,7 +70,7 @@ def loaded(model: Any, weights: dict[str, Tensor]) -> Any:
 )
 def test_our_gpt2_is_theirs(library: Any, settings: dict[str, Any]) -> None:
     transformer = ours("gpt2", **settings)
-    weights, described = to_gpt2_weights(transformer)
+    weights, described = to_weights(GPT2, transformer)
     model = loaded(library.GPT2LMHeadModel(library.GPT2Config(**described)), weights)
     torch.testing.assert_close(their_logits(model), our_logits(transformer), **CLOSE)
 
@@ -83,7 +82,7 @@ def test_their_gpt2_is_ours(library: Any, tied: bool) -> None:
         vocab_size=VOCABULARY, n_positions=16, n_embd=32, n_layer=2, n_head=4, tie_word_embeddings=tied
     )
     model = library.GPT2LMHeadModel(described)
-    transformer = from_gpt2_weights(model.state_dict(), described.to_dict(), bos=0)
+    transformer = from_weights(GPT2, model.state_dict(), described.to_dict(), bos=0)
     torch.testing.assert_close(our_logits(transformer), their_logits(model), **CLOSE)
     assert transformer.config.dropout == 0.1
 
@@ -91,7 +90,7 @@ def test_their_gpt2_is_ours(library: Any, tied: bool) -> None:
 @pytest.mark.parametrize("settings", [{}, {"kv_heads": 2}, {"kv_heads": 1, "tied": True, "rotary_base": 500.0}])
 def test_our_llama_is_theirs(library: Any, settings: dict[str, Any]) -> None:
     transformer = ours("llama", **settings)
-    weights, described = to_llama_weights(transformer)
+    weights, described = to_weights(LLAMA, transformer)
     model = loaded(library.LlamaForCausalLM(library.LlamaConfig(**described)), weights)
     torch.testing.assert_close(their_logits(model), our_logits(transformer), **CLOSE)
 
@@ -111,7 +110,7 @@ def test_their_llama_is_ours(library: Any, tied: bool) -> None:
         tie_word_embeddings=tied,
     )
     model = library.LlamaForCausalLM(described)
-    transformer = from_llama_weights(model.state_dict(), described.to_dict(), bos=0)
+    transformer = from_weights(LLAMA, model.state_dict(), described.to_dict(), bos=0)
     assert (transformer.config.rotary_base, transformer.config.kv_heads) == (700.0, 2)
     torch.testing.assert_close(our_logits(transformer), their_logits(model), **CLOSE)
 
@@ -119,11 +118,9 @@ def test_their_llama_is_ours(library: Any, tied: bool) -> None:
 @pytest.mark.parametrize("preset", ["gpt2", "llama"])
 def test_there_and_back(preset: str) -> None:
     transformer = ours(preset)
-    to, back = {"gpt2": (to_gpt2_weights, from_gpt2_weights), "llama": (to_llama_weights, from_llama_weights)}[
-        preset
-    ]
-    weights, described = to(transformer)
-    again = back(weights, described, bos=0)
+    architecture = {"gpt2": GPT2, "llama": LLAMA}[preset]
+    weights, described = to_weights(architecture, transformer)
+    again = from_weights(architecture, weights, described, bos=0)
     torch.testing.assert_close(our_logits(again), our_logits(transformer), rtol=0, atol=0)
     # rows that only fill up the table are never likely: with them, the loss is hardly more
     ids_BT = some_ids()
@@ -134,31 +131,31 @@ def test_there_and_back(preset: str) -> None:
 
 
 def test_names_without_prefix_are_read() -> None:
-    weights, described = to_gpt2_weights(ours("gpt2"))
+    weights, described = to_weights(GPT2, ours("gpt2"))
     bare = {name.removeprefix("transformer."): weight for name, weight in weights.items()}
-    torch.testing.assert_close(our_logits(from_gpt2_weights(bare, described, bos=0)), our_logits(ours("gpt2")))
+    torch.testing.assert_close(our_logits(from_weights(GPT2, bare, described, bos=0)), our_logits(ours("gpt2")))
 
 
 def test_other_designs_are_refused() -> None:
     with pytest.raises(SettingsError, match="a gpt2 has norm=layernorm, this network norm=rmsnorm"):
-        to_gpt2_weights(ours("llama"))
+        to_weights(GPT2, ours("llama"))
     with pytest.raises(SettingsError, match=r"a gpt2 has head_size=\d+, this network head_size=6"):
-        to_gpt2_weights(ours("gpt2", head_size=6))
+        to_weights(GPT2, ours("gpt2", head_size=6))
     with pytest.raises(SettingsError, match="a llama has qk_norm=False, this network qk_norm=True"):
-        to_llama_weights(ours("llama", qk_norm=True))
-    weights, described = to_llama_weights(ours("llama"))
+        to_weights(LLAMA, ours("llama", qk_norm=True))
+    weights, described = to_weights(LLAMA, ours("llama"))
     for key in ("rope_type", "type"):
         with pytest.raises(SettingsError, match="should not be stretched, but are by 'yarn'"):
-            from_llama_weights(weights, {**described, "rope_scaling": {key: "yarn"}}, bos=0)
+            from_weights(LLAMA, weights, {**described, "rope_scaling": {key: "yarn"}}, bos=0)
     del weights["model.norm.weight"]
     with pytest.raises(SettingsError, match=r"should have 'model\.norm\.weight'"):
-        from_llama_weights(weights, described, bos=0)
-    weights, described = to_gpt2_weights(ours("gpt2"))
+        from_weights(LLAMA, weights, described, bos=0)
+    weights, described = to_weights(GPT2, ours("gpt2"))
     for name, value in (("scale_attn_weights", False), ("scale_attn_by_inverse_layer_idx", True)):
         with pytest.raises(SettingsError, match=f"{name} of a GPT-2 should be {not value}, not {value}"):
-            from_gpt2_weights(weights, {**described, name: value}, bos=0)
+            from_weights(GPT2, weights, {**described, name: value}, bos=0)
     with pytest.raises(SettingsError, match=r"wte\.weight should make \[37, 16\], not \[37, 32\]"):
-        from_gpt2_weights(weights, {**described, "n_embd": 16}, bos=0)
+        from_weights(GPT2, weights, {**described, "n_embd": 16}, bos=0)
 
 
 def read_stories() -> tuple[Transformer, list[bytes]]:
@@ -190,7 +187,7 @@ def read_stories() -> tuple[Transformer, list[bytes]]:
         (length,) = struct.unpack_from("i", raw, at + 4)
         tokens.append(raw[at + 8 : at + 8 + length])
         at += 8 + length
-    return from_llama_weights(weights, described, bos=1), tokens
+    return from_weights(LLAMA, weights, described, bos=1), tokens
 
 
 @pytest.mark.skipif(not STORIES.exists(), reason="CHAINRULE_DATA does not name a folder with stories260k")

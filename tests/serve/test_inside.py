@@ -22,7 +22,7 @@ from chainrule.explanation.neighbours import neighbours, table_of
 from chainrule.explanation.reading import token_of
 from chainrule.mixtures.mixture import Mixture
 from chainrule.seq2seq.alignments import align
-from chainrule.serve.api.inside import LONGEST, LookRequest, look_at_network
+from chainrule.serve.api.inside import LONGEST, InsideRequest, look_at_network
 from chainrule.system.disk import holding
 
 TEXT = "the cat saw the dog"
@@ -206,7 +206,7 @@ def test_a_long_text_is_cut_and_many_heads_cut_it_more(
     monkeypatch.setattr("chainrule.serve.api.inside.MOST_WEIGHTS", 100)
     lm = cr.load(more["transformer"])
     assert isinstance(lm, LanguageModel)
-    assert len(look_at_network(lm, LookRequest(text=TEXT * 4))["tokens"]) == 10  # 2 heads of 10² / 2
+    assert len(look_at_network(lm, InsideRequest(text=TEXT * 4))["tokens"]) == 10  # 2 heads of 10² / 2
 
 
 @pytest.mark.parametrize("name", ["ngram", "words", "anygram"])

@@ -107,14 +107,6 @@ def _best_tokens(
     return values.astype(np.float64), tokens, ends
 
 
-@dataclass(frozen=True)
-class _Level:
-    """The hypotheses after a step: the last token of each, and its parent in the level before."""
-
-    tokens: np.ndarray
-    parents: np.ndarray
-
-
 @dataclass
 class _Search:
     """The hypotheses of all prompts, as arrays."""
@@ -133,7 +125,8 @@ class _Search:
     lengths_PW: np.ndarray
     """The tokens by which each continues its prompt."""
     done: _Done
-    levels: list[_Level] = field(default_factory=list)
+    levels: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    """The hypotheses after each step: the last token of each, and its parent in the level before."""
     kept: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     """The places of the hypotheses that went on, among those of the last level."""
 
@@ -170,14 +163,12 @@ class _Search:
         found: list[list[Found]] | None = ask(lm, "search", state, rules, self.live_PW, self.lengths_PW)
         if found is None:
             return None
-        return [
-            [self._continuation(p * self.beam.width + one.beginning, one) for one in results]
-            for p, results in enumerate(found)
-        ]
-
-    def _continuation(self, respelling: int, found: Found) -> Continuation:
-        start = self.respellings[respelling]
-        return Continuation((*start.ids, *found.ids), found.log_prob, found.finished, start.inside)
+        continued: list[list[Continuation]] = [[] for _ in found]
+        for p, one in ((p, one) for p, results in enumerate(found) for one in results):
+            start = self.respellings[p * self.beam.width + one.beginning]
+            ids = (*start.ids, *one.ids)
+            continued[p].append(Continuation(ids, one.log_prob, one.finished, start.inside))
+        return continued
 
     def advance(
         self, values: np.ndarray, tokens: np.ndarray, ends: np.ndarray | None, end: int | None
@@ -201,7 +192,7 @@ class _Search:
             self._end(np.arange(P), allowed_PW, self.lengths_PW + 1, _ENDED)
         self._end_where_stuck(best_PW)
         rows_PW = np.arange(P)[:, None] * W + parents_PW
-        self.levels.append(_Level(tokens_PW.ravel(), self.kept[rows_PW.ravel()]))
+        self.levels.append((tokens_PW.ravel(), self.kept[rows_PW.ravel()]))
         self.lengths_PW = np.take_along_axis(self.lengths_PW, parents_PW, axis=1) + 1
         self.live_PW = best_PW
         self.kept = np.arange(P * W)
@@ -231,7 +222,7 @@ class _Search:
 
     def last_tokens(self) -> np.ndarray:
         """The last token of each hypothesis that goes on."""
-        tokens: np.ndarray = self.levels[-1].tokens[self.kept]
+        tokens: np.ndarray = self.levels[-1][0][self.kept]
         return tokens
 
     def _allowed(
@@ -260,7 +251,7 @@ class _Search:
             self._end(stuck, np.where(is_first_PW, live_PW, -math.inf), lengths_PW, _STUCK)
 
     def _end(self, at: np.ndarray, log_probs_PW: np.ndarray, lengths_PW: np.ndarray, why: int) -> None:
-        """Keep the best of the hypotheses that do not go on, of the prompts at these places; -inf is none."""
+        """Keep the best of the hypotheses that do not go on, of the prompts at these places; -inf marks none."""
         ranks_PW = log_probs_PW / self._divisors(lengths_PW)
         places_PW = self.kept.reshape(self.live_PW.shape)[at]
         self.done.add(self.active[at], ranks_PW, log_probs_PW, len(self.levels), places_PW, why)
@@ -303,9 +294,9 @@ class _Search:
     def _ids(self, level: int, place: int) -> tuple[tuple[int, ...], int]:
         """The tokens of a hypothesis, and how many of the first add nothing to the prompt."""
         tokens = []
-        for number in range(level - 1, -1, -1):
-            tokens.append(int(self.levels[number].tokens[place]))
-            place = int(self.levels[number].parents[place])
+        for last_tokens, parents in reversed(self.levels[:level]):
+            tokens.append(int(last_tokens[place]))
+            place = int(parents[place])
         respelling = self.respellings[place]
         return (*respelling.ids, *reversed(tokens)), respelling.inside
 
@@ -338,7 +329,7 @@ class _Done:
         places: np.ndarray,
         why: int,
     ) -> None:
-        """Take hypotheses of these prompts, [P, N] each, that finish at a level; -inf is none."""
+        """Take hypotheses of these prompts, [P, N] each, that finish at a level; -inf marks none."""
         best = self.ranks_PR.shape[1]
         news = (ranks, log_probs, np.full_like(places, level), places, np.full_like(places, why))
         arrays = (self.ranks_PR, self.log_probs_PR, self.levels_PR, self.places_PR, self.why_PR)

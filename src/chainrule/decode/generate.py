@@ -202,48 +202,38 @@ def stream_many(
     _check(lm, n, max_tokens, strategy)
     if isinstance(strategy, Beam):
         raise DecodingError("a beam search knows its text only at the end and cannot be streamed")
-    chosen, heal = as_draft(draft, lm, strategy), heal and max_tokens > 0
-    return _stream(lm, prompt, text_only(lm, strategy), n, max_tokens, seed, heal, chosen, tally or DraftTally())
+    chosen, counted, sampled_by = as_draft(draft, lm, strategy), tally or DraftTally(), text_only(lm, strategy)
 
+    def pieces() -> Iterator[tuple[int, str]]:
+        state, (respellings,) = find_respellings(lm, [context_of(lm, prompt)], heal=heal and max_tokens > 0)
+        uniforms = Uniforms(seed, [prompt_ids(lm, prompt)] * n)
+        state = state.select(np.zeros(n, dtype=np.int64))
+        state, drawn, read = respell(lm, state, [respellings] * n, sampled_by, uniforms)
+        texts = [Growing(lm, prompt, respellings, respelling.ids) for respelling in drawn]
+        how: dict[str, Any] = {"max_tokens": max_tokens, "end": end_of(lm)}
+        if chosen is not None:  # one text after the other
+            for number, text in enumerate(texts):
+                own = state.select(np.asarray([number]))
+                for step in speculate(lm, own, chosen, sampled_by, uniforms, number, read=read[number], **how):
+                    counted.count(len(step.tokens), step.steps, step.drafted)
+                    text.waiting += step.tokens
+                    if shown := text.shown():
+                        yield number, shown
+                yield number, text.shown() + text.rest()
+            return
+        turn = 0
+        for piece in sample_steps(lm, state, sampled_by, uniforms, read_BT=pad(read), at_once=1, **how):
+            for row, tokens in zip(piece.rows, piece.tokens, strict=True):
+                texts[row].waiting += tokens
+            while turn < n and turn not in piece.active:
+                yield turn, texts[turn].shown() + texts[turn].rest()
+                turn += 1
+            if turn < n and (shown := texts[turn].shown()):
+                yield turn, shown
+        for later in range(turn, n):
+            yield later, texts[later].shown() + texts[later].rest()
 
-def _stream(
-    lm: LanguageModel,
-    prompt: str,
-    strategy: Strategy,
-    n: int,
-    max_tokens: int,
-    seed: int,
-    heal: bool,
-    draft: Draft | None,
-    tally: DraftTally,
-) -> Iterator[tuple[int, str]]:
-    state, (respellings,) = find_respellings(lm, [context_of(lm, prompt)], heal=heal)
-    uniforms = Uniforms(seed, [prompt_ids(lm, prompt)] * n)
-    state = state.select(np.zeros(n, dtype=np.int64))
-    state, drawn, read = respell(lm, state, [respellings] * n, strategy, uniforms)
-    texts = [Growing(lm, prompt, respellings, respelling.ids) for respelling in drawn]
-    how: dict[str, Any] = {"max_tokens": max_tokens, "end": end_of(lm)}
-    if draft is not None:  # one text after the other
-        for number, text in enumerate(texts):
-            own = state.select(np.asarray([number]))
-            for step in speculate(lm, own, draft, strategy, uniforms, number, read=read[number], **how):
-                tally.count(len(step.tokens), step.steps, step.drafted)
-                text.waiting += step.tokens
-                if shown := text.shown():
-                    yield number, shown
-            yield number, text.shown() + text.rest()
-        return
-    turn = 0
-    for piece in sample_steps(lm, state, strategy, uniforms, read_BT=pad(read), at_once=1, **how):
-        for row, tokens in zip(piece.rows, piece.tokens, strict=True):
-            texts[row].waiting += tokens
-        while turn < n and turn not in piece.active:
-            yield turn, texts[turn].shown() + texts[turn].rest()
-            turn += 1
-        if turn < n and (shown := texts[turn].shown()):
-            yield turn, shown
-    for later in range(turn, n):
-        yield later, texts[later].shown() + texts[later].rest()
+    return pieces()
 
 
 class Growing:

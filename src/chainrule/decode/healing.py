@@ -191,7 +191,7 @@ def draw_respellings(
     while at:
         forced = {row: int(node.tokens[0]) for row, node in at.items() if len(node.tokens) == 1}
         chosen = {row: (token, 0.0) for row, token in forced.items()}  # no random number is used up for them
-        for rows in _slices(np.asarray([row for row in at if row not in forced]), max(1, _CELLS // vocab_size)):
+        for rows in slices(np.asarray([row for row in at if row not in forced]), max(1, _CELLS // vocab_size)):
             nodes = [at[row] for row in rows.tolist()]
             read = [[*respellings[row].stable, *drawn[row].ids] for row in rows.tolist()]
             found = _choose(nodes, read, strategy, uniforms.draw(rows, 1)[:, 0], vocab_size)
@@ -293,7 +293,8 @@ def _ids(lm: LanguageModel, prompt: str) -> list[int]:
     return ids
 
 
-def _slices(rows: NDArray[np.int64], size: int) -> Iterator[NDArray[np.int64]]:
+def slices(rows: NDArray[np.int64], size: int) -> Iterator[NDArray[np.int64]]:
+    """Yield some rows at a time."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
 

@@ -5,8 +5,8 @@ once for all of them. So a cheap guesser proposes x_1 ... x_K, and one reading g
 of the strategy before each of them and after the last. Tokens are accepted one after the other; at the first that
 is not, another is chosen in its place, and the rest is dropped. The text is distributed as it is without drafts:
 
-    guesses    A token t_i is drawn from p_i, as ever, and x_i is accepted if it is that token. The random numbers
-               are those of plain sampling, so that the text of a seed is the same, not only its distribution.
+    guesses    A token t_i is drawn from p_i, as without drafts, and x_i is accepted if it is that token. The random
+               numbers are those of plain sampling, so that a seed gives the same text as without drafts.
     drawn      x_i is drawn from the draft's own q_i. It is accepted with probability min(1, p_i(x) / q_i(x)), else
                a token is drawn from max(p_i - q_i, 0), normalised: min(p, q) + max(p - q, 0) = p.
                (Leviathan et al. 2023; Chen et al. 2023)
@@ -67,7 +67,15 @@ def speculate(
     Reading ahead gives ln p. So nothing is drafted for a strategy that is applied to logits.
     """
     if takes_logits(lm, strategy):
-        yield from _undrafted(lm, state, strategy, uniforms, row, max_tokens, end, list(read))
+        written = list(read)
+        for _ in range(max_tokens):
+            numbers, read_BT = uniforms.draw(np.asarray([row]), 1), np.asarray([written], dtype=np.int64)
+            state, tokens_BT, scores_BT = write_steps(lm, state, strategy, read_BT, numbers, end)
+            step = _accepted(to_numpy(tokens_BT)[0].tolist(), to_numpy(scores_BT)[0].tolist(), 0, end)
+            yield step
+            written += step.tokens
+            if not step.goes_on:
+                return
         return
     decide = (_Drawn if draft.sampled else _Guessed)(lm, draft, strategy, uniforms, row, end)
     if max_tokens < 1:
@@ -85,27 +93,6 @@ def speculate(
         )
 
 
-def _undrafted(
-    lm: LanguageModel,
-    state: State,
-    strategy: Strategy,
-    uniforms: Uniforms,
-    row: int,
-    max_tokens: int,
-    end: int | None,
-    ids: list[int],
-) -> Iterator[Accepted]:
-    """The same without drafts, one token at a time."""
-    for _ in range(max_tokens):
-        numbers, read_BT = uniforms.draw(np.asarray([row]), 1), np.asarray([ids], dtype=np.int64)
-        state, tokens_BT, scores_BT = write_steps(lm, state, strategy, read_BT, numbers, end)
-        step = _accepted(to_numpy(tokens_BT)[0].tolist(), to_numpy(scores_BT)[0].tolist(), 0, end)
-        yield step
-        ids += step.tokens
-        if not step.goes_on:
-            return
-
-
 def speculated(steps: Iterator[Accepted]) -> Continuation:
     """The whole continuation."""
     ids: list[int] = []
@@ -119,7 +106,7 @@ def speculated(steps: Iterator[Accepted]) -> Continuation:
 
 @dataclass
 class _Steps:
-    """What both ways share: reading ahead, and the strategy after each of the tokens read."""
+    """The part that both ways share: reading ahead, and what each choice has read."""
 
     lm: LanguageModel
     draft: Draft
@@ -153,7 +140,7 @@ class _Steps:
 
 @dataclass
 class _Guessed(_Steps):
-    """Guesses: a token is chosen as ever, and the guess is right if it is that token."""
+    """Guesses: a token is chosen as without drafts, and the guess is right if it is that token."""
 
     def __post_init__(self) -> None:
         self._guesser, self._choose = Guesser(self.draft), Choice(self.strategy, None)
@@ -190,7 +177,7 @@ class _Guessed(_Steps):
         return _accepted(ids, scores, written.drafted, self.end, written.steps), written.state
 
     def _have(self, size: int) -> None:
-        """Draw random numbers until there are so many."""
+        """Draw random numbers until `size` of them are there."""
         if len(self._numbers) < size:
             self._numbers = np.concatenate([self._numbers, self.draw(size - len(self._numbers))])
 

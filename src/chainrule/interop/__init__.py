@@ -2,8 +2,7 @@
 
 foreign.py         errors that values of another program's file cause
 weights.py         published weights: names, shapes, what cannot be expressed
-gpt2.py            the weights of a GPT-2
-llama.py           the weights of a Llama, of a Qwen3 and of a Mistral
+decoders.py        the weights of a GPT-2, of a Llama, of a Qwen3 and of a Mistral
 vocabularies/      tokenizers: ours as tokenizer.json, and files of others
 bert.py            the weights of a BERT
 bart.py            the weights of a BART

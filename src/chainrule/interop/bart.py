@@ -1,6 +1,6 @@
 """`BartForConditionalGeneration`: its weights and its configuration.
 
-The position of a token is the row of its place in the table, after two rows that are of no use.
+The published table of positions begins with two rows that no token uses.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ BART = Architecture(
 def to_bart_weights(
     network: EncoderDecoder, config: Seq2SeqSettings, rows: int, before: int | None = None
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights of a `BartForConditionalGeneration`, and its configuration; its table has `rows` rows.
+    """Return the weights of a `BartForConditionalGeneration`, and its configuration; its table has `rows` rows.
 
-    `before` is the id there of the token before a source, which is <s> here; None: the same one, or there is none.
+    `before` is the published id of the token before a source, which is <s> here; None if it is the same.
     """
     found = {name: getattr(config, name) for name in _OUTSIDE}
     if not isinstance(network, TransformerEncoderDecoder):
@@ -111,7 +111,7 @@ def to_bart_weights(
 def from_bart_weights(
     weights: Mapping[str, Tensor], described: Mapping[str, Any], vocab_size: int, bos: int, before: int | None
 ) -> tuple[TransformerEncoderDecoder, Seq2SeqSettings]:
-    """A network with the weights and the configuration of a `BartForConditionalGeneration`, and its settings.
+    """Return a network with the weights and configuration of a `BartForConditionalGeneration`, and its settings.
 
     `vocab_size` may add rows; `before` is the id of the token before a source, which <s> stands for here.
     """

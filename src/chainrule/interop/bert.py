@@ -80,7 +80,7 @@ BERT = Architecture(
 def to_bert_weights(
     network: MaskedTransformer, rows: int, mask: int, never: Sequence[int] = ()
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights of a `BertForMaskedLM`, and its configuration; its tables have `rows` rows.
+    """Return the weights of a `BertForMaskedLM`, and its configuration; its tables have `rows` rows.
 
     `mask` is the id of [MASK] there, which follows the vocabulary here; the tokens of `never` are not predicted.
     """
@@ -101,7 +101,7 @@ def to_bert_weights(
 def from_bert_weights(
     weights: Mapping[str, Tensor], described: Mapping[str, Any], mask: int, vocab_size: int
 ) -> MaskedTransformer:
-    """A network with the weights and the configuration of a `BertForMaskedLM`, whose [MASK] has the id `mask`.
+    """Return a network with the weights and configuration of a `BertForMaskedLM`, whose [MASK] has the id `mask`.
 
     `vocab_size` may add rows; those of [MASK] follow.
     """
@@ -123,7 +123,7 @@ def from_bert_weights(
 
 
 def _as_named(pair: Pair, weights: Mapping[str, Tensor]) -> Pair:
-    """The pair under the names that these weights have: files of the first releases say gamma and beta."""
+    """Return the pair under the names that these weights have: files of the first releases say gamma and beta."""
     names = list(pair.theirs)
     if names == [_BIAS] and _BIAS_OF_PRODUCT in weights:
         names = [_BIAS_OF_PRODUCT]  # the same in most files; where they differ, it is this one that is added

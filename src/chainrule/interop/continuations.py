@@ -16,7 +16,7 @@ line of the context, and begins anew at each line end of the continuation, which
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ import numpy as np
 from chainrule.arrays import batches, checked, pad, to_numpy, without
 from chainrule.contract.lm import LanguageModel, State, tokens_at_once
 from chainrule.decode.generate import Growing, context_of, end_of, prompt_ids, text_only
-from chainrule.decode.healing import find_respellings, respell
+from chainrule.decode.healing import find_respellings, respell, slices
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import sample_steps
 from chainrule.decode.strategies import Strategy
@@ -37,7 +37,7 @@ _CELLS = 1 << 24  # numbers of [B, V] that are held at once
 
 
 class Scored(NamedTuple):
-    """What a model says of a continuation."""
+    """The score of a continuation."""
 
     log_prob: float
     """ln p of the continuation's tokens after the context."""
@@ -56,7 +56,7 @@ class Part:
 def score_continuations(
     lm: LanguageModel, pairs: Sequence[tuple[str, str]], *, rows: int | None = None
 ) -> list[Scored]:
-    """What the model says of each pair of a context and a continuation; `rows` bounds how many are read at once."""
+    """Score the continuation of each pair (context, continuation); `rows` is the most that are read at once."""
     parts = [split(lm, context, continuation) for context, continuation in pairs]
     flat = [part for some in parts for part in some]
     scored = iter(_score_parts(lm, flat, rows))
@@ -85,11 +85,11 @@ def _cut(lm: LanguageModel, context: str, continuation: str) -> Part:
 
 
 def _score_parts(lm: LanguageModel, parts: Sequence[Part], rows: int | None) -> list[Scored]:
-    """What the model says of each part; parts of like length are read together."""
+    """Score each part; parts of like length are read together."""
     found = [Scored(0.0, True)] * len(parts)
     lengths = np.asarray([len(part.context) + len(part.target) for part in parts], dtype=np.int64)
     for batch in batches(lengths, tokens_at_once(lm)) if parts else ():
-        for some in _slices(batch, rows or len(batch)):
+        for some in slices(batch, rows or len(batch)):
             here = [parts[place] for place in some]
             state = lm.extend(lm.start(len(here)), pad([part.context for part in here]))
             targets_BT = pad([part.target for part in here])
@@ -104,7 +104,7 @@ def _greedy_rows(lm: LanguageModel, state: State, targets: Sequence[Sequence[int
     """The rows whose targets greedy decoding writes; a row is left alone after its first other token."""
     unknown = () if lm.tokenizer.unk is None else (lm.tokenizer.unk,)
     greedy: set[int] = set()
-    for rows in _slices(np.arange(len(targets)), max(1, _CELLS // lm.tokenizer.vocab_size)):
+    for rows in slices(np.arange(len(targets)), max(1, _CELLS // lm.tokenizer.vocab_size)):
         going, at = rows, state.select(rows)
         place = 0
         while len(going):
@@ -161,8 +161,3 @@ def write_until(
 def _before(text: str, stops: Sequence[str]) -> str:
     """The text before the first stop string in it."""
     return text[: min((text.index(stop) for stop in stops if stop in text), default=len(text))]
-
-
-def _slices(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    for first in range(0, len(rows), size):
-        yield rows[first : first + size]

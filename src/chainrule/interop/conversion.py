@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from chainrule.tokens.published import PublishedTokenizer
 
 Form: TypeAlias = Literal["hf", "arpa", "gguf"]
-FORMS: tuple[Form, ...] = ("hf", "arpa", "gguf")
 
 _VOCABULARIES = ("tokenizer.json", "encoder.json", "vocab.json", "tokenizer.model")
 _ARPA = (".arpa", ".lm", ".arpa.gz", ".lm.gz")

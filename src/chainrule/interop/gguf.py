@@ -15,9 +15,9 @@ from chainrule.contract.lm import Context, start_token
 from chainrule.contract.model import Model
 from chainrule.errors import ForeignFileError, MissingExtraError, TokenizerError
 from chainrule.inference.neural_model import NeuralModel
+from chainrule.interop.decoders import LLAMA, architecture_of, from_weights, to_weights
 from chainrule.interop.foreign import reading
 from chainrule.interop.huggingface import as_model, decoder
-from chainrule.interop.llama import from_llama_weights, to_llama_weights, to_qwen3_weights
 from chainrule.interop.llama2c import halves
 from chainrule.interop.vocabularies.definitions import added_token, bpe, byte_level, definition_of, made
 from chainrule.interop.weights import expect
@@ -68,7 +68,7 @@ def write_gguf(model: Model, path: str | Path) -> str:
     expect(config, "llama of llama.cpp", {"activation": ("swiglu",), "bias": (False,)})
     if not isinstance(tokenizer, SubwordTokenizer) or tokenizer.algorithm != "bpe":
         raise TokenizerError(f"a GGUF file takes byte-level BPE, not {tokenizer.name} tokens")
-    weights, described = (to_qwen3_weights if config.qk_norm else to_llama_weights)(lm.network)
+    weights, described = to_weights(architecture_of(config), lm.network)
     architecture = str(described["model_type"])
     with replaced_path(path) as temporary:
         writer = gguf.GGUFWriter(temporary, architecture)
@@ -182,7 +182,7 @@ def _read(path: Path, tensors: Any, values: dict[str, Any]) -> tuple[Transformer
     described["vocab_size"] = len(_required(path, values, "tokenizer.ggml.tokens"))
     described["tie_word_embeddings"] = "lm_head.weight" not in weights
     tokenizer = _tokenizer(path, values)
-    return from_llama_weights(weights, described, tokenizer.bos, tokenizer.vocab_size), tokenizer
+    return from_weights(LLAMA, weights, described, tokenizer.bos, tokenizer.vocab_size), tokenizer
 
 
 def _required(path: Path, values: dict[str, Any], name: str) -> Any:

@@ -9,7 +9,6 @@ configurations of the tokenizer and of generation, so that transformers writes t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -25,16 +24,8 @@ from chainrule.folder.tensors import write_tensors
 from chainrule.inference.neural_model import NeuralModel
 from chainrule.interop.bart import from_bart_weights, to_bart_weights
 from chainrule.interop.bert import from_bert_weights, to_bert_weights
+from chainrule.interop.decoders import DECODERS, GPT2, LLAMA, architecture_of, from_weights, to_weights
 from chainrule.interop.foreign import reading
-from chainrule.interop.gpt2 import GPT2, from_gpt2_weights, to_gpt2_weights
-from chainrule.interop.llama import (
-    LLAMA,
-    from_llama_weights,
-    from_mistral_weights,
-    from_qwen3_weights,
-    to_llama_weights,
-    to_qwen3_weights,
-)
 from chainrule.interop.shards import Shards
 from chainrule.interop.vocabularies.encoders import (
     mask_of,
@@ -55,15 +46,9 @@ from chainrule.tokens.published import PublishedTokenizer
 SomeModel = TypeVar("SomeModel", bound=Model)
 CONFIG = "config.json"
 _VOCABULARY = ("tokenizer.json", "tokenizer_config.json")
-_DECODERS: Mapping[str, Callable[..., Transformer]] = {
-    "GPT2LMHeadModel": from_gpt2_weights,
-    "LlamaForCausalLM": from_llama_weights,
-    "Qwen3ForCausalLM": from_qwen3_weights,
-    "MistralForCausalLM": from_mistral_weights,
-}
 _EMBEDDINGS = [architecture.weights["embedding"] for architecture in (GPT2, LLAMA)]
 _BERT, _BART = "BertForMaskedLM", "BartForConditionalGeneration"
-ARCHITECTURES = (*_DECODERS, _BERT, _BART)
+ARCHITECTURES = (*DECODERS, _BERT, _BART)
 _TYPES = dict(zip(("gpt2", "llama", "qwen3", "mistral", "bert", "bart"), ARCHITECTURES, strict=True))
 
 
@@ -107,7 +92,7 @@ def decoder(model: Model, form: str, writable: str) -> NeuralModel:
 
 def _of_decoder(lm: NeuralModel) -> _Published:
     assert isinstance(lm.network, Transformer)
-    weights, described = _published(lm.network, rows_of(lm.tokenizer))
+    weights, described = to_weights(architecture_of(lm.network.config), lm.network, rows_of(lm.tokenizer))
     start, read = special_tokens(lm.tokenizer, lm.context).start, start_token(lm.tokenizer, lm.context)
     if start != read:
         _read_as(weights, described, start, read)
@@ -178,14 +163,6 @@ def check_new_folder(folder: Path, *, overwrite: bool) -> None:
         raise FolderError(f"{folder} exists; {hint if (folder / CONFIG).is_file() else 'choose another one'}")
 
 
-def _published(network: Transformer, rows: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights and the configuration of a network in the architecture that its norms decide."""
-    config = network.config
-    if config.norm == "layernorm":
-        return to_gpt2_weights(network, rows)
-    return to_qwen3_weights(network, rows) if config.qk_norm else to_llama_weights(network, rows)
-
-
 def _special_ids(lm: NeuralModel) -> dict[str, Any]:
     special = special_tokens(lm.tokenizer, lm.context)
     return {f"{name}_token_id": token for name, token in zip(("bos", "eos", "pad"), special, strict=True)}
@@ -205,29 +182,21 @@ def load(folder: str | Path, *, context: Context | None = None) -> Any:
         described, architecture = _description(folder)
         weights, size = Shards(folder), described["vocab_size"]
         if architecture == _BERT:
-            return _masked_model(folder, weights, described, size, context or "line")
+            tokenizer = _fitting(folder, masked_tokenizer(folder, size), size)
+            assert tokenizer.mask is not None
+            encoder = from_bert_weights(weights, described, tokenizer.mask, tokenizer.vocab_size)
+            masked = EncoderModel(encoder, tokenizer, context or "line", kind="masked", settings=encoder.config)
+            return _carried_over(masked, folder, architecture)
         if architecture == _BART:
-            return _encoder_decoder(folder, weights, described, size)
+            tokenizer = _fitting(folder, source_tokenizer(folder, size), size)
+            own = tokenizer.vocab_size, tokenizer.bos, tokenizer.before
+            pair, settings = from_bart_weights(weights, described, *own)
+            translator = EncoderDecoderModel(pair, tokenizer, tokenizer, kind="seq2seq", settings=settings)
+            return _carried_over(translator, folder, architecture)
         tokenizer = _fitting(folder, read_tokenizer(folder, size=size), size)
-        network = _DECODERS[architecture](weights, described, tokenizer.bos, tokenizer.vocab_size)
+        kind = DECODERS[architecture]
+        network = from_weights(kind, weights, described, tokenizer.bos, tokenizer.vocab_size)
         return as_model(network, tokenizer, context or "stream", folder, architecture)
-
-
-def _masked_model(
-    folder: Path, weights: Shards, described: Mapping[str, Any], size: int, context: Context
-) -> EncoderModel:
-    tokenizer = _fitting(folder, masked_tokenizer(folder, size), size)
-    assert tokenizer.mask is not None
-    network = from_bert_weights(weights, described, tokenizer.mask, tokenizer.vocab_size)
-    model = EncoderModel(network, tokenizer, context, kind="masked", settings=network.config)
-    return _carried_over(model, folder, _BERT)
-
-
-def _encoder_decoder(folder: Path, weights: Shards, described: Mapping[str, Any], size: int) -> EncoderDecoderModel:
-    tokenizer = _fitting(folder, source_tokenizer(folder, size), size)
-    network, settings = from_bart_weights(weights, described, tokenizer.vocab_size, tokenizer.bos, tokenizer.before)
-    model = EncoderDecoderModel(network, tokenizer, tokenizer, kind="seq2seq", settings=settings)
-    return _carried_over(model, folder, _BART)
 
 
 def as_model(

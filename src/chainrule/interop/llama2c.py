@@ -13,9 +13,9 @@ from torch import Tensor
 from chainrule.contract.lm import Context
 from chainrule.errors import ForeignFileError
 from chainrule.inference.neural_model import NeuralModel
+from chainrule.interop.decoders import LLAMA, from_weights
 from chainrule.interop.foreign import reading
 from chainrule.interop.huggingface import as_model
-from chainrule.interop.llama import from_llama_weights
 from chainrule.interop.vocabularies.sentencepiece import llama2c_tokenizer
 
 _HEADER = struct.Struct("<7i")
@@ -28,7 +28,7 @@ def load(path: str | Path, tokenizer: str | Path | None = None, *, context: Cont
     with reading(path):
         described, weights = _read(path)
         vocabulary = llama2c_tokenizer(_tokenizer_file(path, tokenizer), described["vocab_size"])
-        network = from_llama_weights(weights, described, vocabulary.bos, vocabulary.vocab_size)
+        network = from_weights(LLAMA, weights, described, vocabulary.bos, vocabulary.vocab_size)
         return as_model(network, vocabulary, context, path, "llama2.c")
 
 

@@ -228,7 +228,9 @@ def _check(pair: Pair, shape: torch.Size, weights: Mapping[str, Tensor], rows: i
     """Refuse published weights that are missing, that are no numbers, or that do not make the weight of ours."""
     missing = [name for name in pair.theirs if name not in weights]
     if missing:
-        raise SettingsError(f"the weights should have {missing[0]!r}, but have only {_some(weights)}")
+        names = sorted(weights)
+        some = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        raise SettingsError(f"the weights should have {missing[0]!r}, but have only {some}")
     sizes = []
     for name in pair.theirs:
         size, dtype = _header(weights, name)
@@ -253,11 +255,6 @@ def _header(weights: Mapping[str, Tensor], name: str) -> tuple[list[int], str]:
 
 _NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.float64: "F64"}
 _DTYPES = tuple(_NAMES.values())
-
-
-def _some(weights: Mapping[str, Any]) -> str:
-    names = sorted(weights)
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def _with_rows(table_VD: Tensor, rows: int) -> Tensor:

@@ -92,7 +92,7 @@ def _while_learning(
     dynamic: Dynamic,
     read_piece: ReadPiece[Found],
 ) -> Iterator[Found]:
-    """What `read_piece` finds of each segment of each sequence, before the networks learn from that segment."""
+    """Yield the result of `read_piece` for each segment; the networks learn from the segment after that."""
     copied, learners = _copied(lm, dynamic)
     if not learners:
         raise ModelError("dynamic evaluation is for networks, which can learn while they score: here is none")
@@ -108,7 +108,7 @@ def _while_learning(
 
 
 def _copied(lm: Any, dynamic: Dynamic, path: tuple[int, ...] = ()) -> tuple[LanguageModel, list[_Learner]]:
-    """A copy of a model whose networks may change, and what changes them; other models are shared."""
+    """Return a copy of a model with networks of its own, and the learners that change these networks."""
     if isinstance(lm, Mixture):
         found = [_copied(one, dynamic, (*path, place)) for place, one in enumerate(lm.models)]
         return lm.with_models([copied for copied, _ in found]), [one for _, some in found for one in some]

@@ -11,7 +11,7 @@ import numpy as np
 from chainrule._version import __version__
 from chainrule.arrays import to_numpy
 from chainrule.contract.lm import LanguageModel, offered, predictions, score_sequences
-from chainrule.errors import CorpusError, ModelError
+from chainrule.errors import ModelError
 from chainrule.mixtures.caches import Cache
 from chainrule.mixtures.dynamic import Dynamic, dynamic_columns
 from chainrule.mixtures.gates import By, Floats, Gate, knots_for
@@ -25,9 +25,10 @@ from chainrule.mixtures.tuning import (
     log_linear_weights,
     mixed_scores,
 )
+from chainrule.ngram.mix import held_out_ids
 from chainrule.system.progress import Progress, Reports, as_progress
-from chainrule.text.given import Text, as_corpus
-from chainrule.tokens.base import Tokenizer, encode_in_parallel
+from chainrule.text.given import Text
+from chainrule.tokens.base import Tokenizer
 
 _SAMPLE = 20_000  # tokens of held-out text on which θ is chosen
 _SHARPNESS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -95,16 +96,21 @@ def mix(
     if weights is not None:
         return _with_weights(models, settings, weights)
     assert valid is not None
-    ids = _encoded(valid, models[0].tokenizer)
+    ids = held_out_ids(valid, models[0].tokenizer)
     bounds = models[0].bounds(ids)
     if continuous_cache and theta is None:
         with progress.task("choosing theta"):
             settings = replace(settings, theta=_best_theta(models, settings, ids))
     lm, columns_NK, scores_N = _tuned(models, settings, ids, bounds, dynamic, progress)
     unknown = 0 if lm.tokenizer.unk is None else int((ids == lm.tokenizer.unk).sum())
-    lm.metrics = {**lm.metrics, **_perplexities(columns_NK, scores_N), "held_out_oov": unknown / len(ids)}
-    if dynamic is not None:
-        lm.metrics = {**lm.metrics, "dynamic": asdict(dynamic)}
+    lm.metrics = {
+        **lm.metrics,
+        "held_out_tokens": len(ids),
+        "held_out_perplexities": [_perplexity(mean) for mean in columns_NK.mean(axis=0).tolist()],
+        "held_out_perplexity": _perplexity(scores_N.mean()),
+        "held_out_oov": unknown / len(ids),
+        **({} if dynamic is None else {"dynamic": asdict(dynamic)}),
+    }
     return lm
 
 
@@ -158,14 +164,6 @@ def _chosen(models: Sequence[LanguageModel], number: int | None, needed: str | N
     if number is not None or needed is None:
         return number or 1
     return next((place for place, lm in enumerate(models, start=1) if offered(lm, needed)), 1)
-
-
-def _encoded(text: Text, tokenizer: Tokenizer) -> np.ndarray:
-    corpus = as_corpus(text)
-    ids = [encode_in_parallel(tokenizer, block) for block in corpus.blocks()]
-    if not sum(map(len, ids)):
-        raise CorpusError(f"{corpus.name} is empty: there is no text to tune on")
-    return np.concatenate(ids).astype(np.int64)
 
 
 def _with_weights(models: list[LanguageModel], settings: MixtureSettings, weights: Sequence[float]) -> Mixture:
@@ -287,14 +285,6 @@ def names_of(lm: Mixture) -> list[str]:
 def _perplexity(mean: float) -> float:
     with np.errstate(over="ignore"):
         return float(np.exp(-mean))
-
-
-def _perplexities(columns_NK: Floats, scores_N: Floats) -> dict[str, Any]:
-    return {
-        "held_out_tokens": len(columns_NK),
-        "held_out_perplexities": [_perplexity(mean) for mean in columns_NK.mean(axis=0).tolist()],
-        "held_out_perplexity": _perplexity(scores_N.mean()),
-    }
 
 
 def _described(lm: Mixture, weights: Floats) -> Mixture:

@@ -37,6 +37,7 @@ from chainrule.explanation.mixtures import MixturePart, Weighed
 from chainrule.mixtures.caches import Cache, CacheState
 from chainrule.mixtures.gates import Floats, Gate, entropies
 from chainrule.mixtures.settings import MixtureSettings
+from chainrule.mixtures.tuning import mixed_scores
 
 KIND_NAME = "mixture"
 
@@ -80,7 +81,7 @@ class MixtureState(State):
 
 
 class Columns(NamedTuple):
-    """What the models and caches say of given tokens."""
+    """ln p of given tokens by the models and caches."""
 
     scores: list[Array]
     """ln p of each token, [B, T], by each model and then by each cache."""
@@ -202,7 +203,7 @@ class Mixture(LanguageModel):
         if not len(ids):
             return None
         columns_NK, values_N = self.columns(ids, starts, ends)
-        mixed = self._mixed(list(columns_NK.T), self.gate.weights(self.weights_GK, values_N), on_host=True)
+        mixed = mixed_scores(columns_NK, self.gate.weights(self.weights_GK, values_N))
         return np.where(np.asarray(ids) == self.tokenizer.bos, -np.inf, mixed)
 
     # -- elsewhere ----------------------------------------------------------------------------------------
@@ -227,7 +228,7 @@ class Mixture(LanguageModel):
         return {"weights": self.weights_GK, "knots": np.asarray(self.gate.knots, dtype=np.float64)}
 
     def weigh(self, ids: list[int], target: int) -> Weighed:
-        """The weights after the ids, and what each model and cache says of the target."""
+        """Return the weights after the ids, and ln p of the target by each model and cache."""
         state = self.extend(self.start(1), np.asarray([ids], dtype=np.int64).reshape(1, -1))
         target_BT = np.asarray([[target]], dtype=np.int64)
         columns, _ = self.read_columns(state, target_BT, goes_on=False)
@@ -270,7 +271,7 @@ class Mixture(LanguageModel):
         return columns_NK, values_N
 
     def read_columns(self, state: MixtureState, ids_BT: Array, *, goes_on: bool) -> tuple[Columns, MixtureState]:
-        """What models and caches say of the ids, and the state after them; if nothing goes on, that before them."""
+        """Return ln p of the ids by each model and cache, and the state after them, or before unless `goes_on`."""
         found = [self._read_model(k, state.states[k], ids_BT, goes_on) for k in range(len(self.models))]
         scores = [scores_BT for scores_BT, _, _ in found]
         caches = []
@@ -313,7 +314,7 @@ class Mixture(LanguageModel):
     def _pieces(
         self, state: MixtureState, ids_BT: Array, *, goes_on: bool = True
     ) -> Iterator[tuple[Array, Columns, MixtureState]]:
-        """What is said of the ids, piece by piece, and the state after each piece."""
+        """Yield pieces of the ids, with ln p by each model and cache, and the state after each piece."""
         size = _FEATURES_AT_ONCE if self._needs_features else _AT_ONCE
         at_once, width = max(size // max(len(ids_BT), 1), 1), ids_BT.shape[1]
         for first in range(0, width, at_once):
@@ -323,7 +324,7 @@ class Mixture(LanguageModel):
             yield piece_BT, columns, state
 
     def _read(self, state: MixtureState, ids_BT: Array, *, goes_on: bool) -> tuple[Array, MixtureState]:
-        """The scores of the ids, and the state after them if it goes on."""
+        """Return the scores of the ids, and the state after them; the state before them unless `goes_on`."""
         if self.settings.form == "log-linear":
             return self._read_log_linear(state, ids_BT)
         scores = [self._here(np.zeros((len(ids_BT), 0)))]
@@ -354,14 +355,13 @@ class Mixture(LanguageModel):
 
     # -- mixing -------------------------------------------------------------------------------------------
 
-    def _mixed(self, columns: list[Array], weights: Floats, *, on_host: bool = False) -> Array:
+    def _mixed(self, columns: list[Array], weights: Floats) -> Array:
         """ln Σ_k w_k p_k; the weights have the axes of the columns, or fewer tokens, and a last one for k."""
         with np.errstate(divide="ignore"):
             log_weights = np.log(weights)
         total = None
         for k, column in enumerate(columns):
-            own = log_weights[..., k] if on_host else self._here(log_weights[..., k])
-            term = column + own
+            term = column + self._here(log_weights[..., k])
             total = term if total is None else array_namespace(total).logaddexp(total, term)
         return total
 

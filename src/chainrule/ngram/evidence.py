@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chainrule.ngram.infinite.any_length_model import AnyLengthModel, group_of
+from chainrule.ngram.infinite.any_length_model import AnyLengthModel
 from chainrule.ngram.infinite.suffixes import Ints
 from chainrule.ngram.ngram_model import NgramModel
 from chainrule.ngram.store.automaton import Automaton
@@ -214,14 +214,7 @@ def mixture(lm: AnyLengthModel, ids: list[int], target: int) -> Mixture:
 
     lm.walker.walk(np.asarray([[*ids, target]], dtype=np.int64), lm.start(1), keep)
     steps = [
-        MixtureStep(
-            tuple(read[len(read) - n :]),
-            count,
-            total,
-            words,
-            float(lm.smoothing.discount[group_of(n)]),
-            float(lm.smoothing.strength[group_of(n)]),
-        )
+        MixtureStep(tuple(read[len(read) - n :]), count, total, words, *map(float, lm.smoothing.at(n)))
         for n, count, total, words in reversed(last)
     ]
     return Mixture(tuple(steps), lm.uniform)

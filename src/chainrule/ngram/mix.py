@@ -26,9 +26,8 @@ from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.codes import codes_of_words, words_of_codes
 from chainrule.ngram.store.parts import Parts, normalise
 from chainrule.system.progress import Reports, as_progress
-from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
-from chainrule.tokens.base import Tokenizer, line_bounds
+from chainrule.tokens.base import Tokenizer, encode_in_parallel, line_bounds
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -68,7 +67,7 @@ def interpolate(
     if weight is None:
         assert held_out is not None
         with progress.task("tuning the weight"):
-            ids = _encoded(as_corpus(held_out), tokenizer)
+            ids = held_out_ids(held_out, tokenizer)
             weight = tune_weight(*(side.text_scores(ids, tokenizer.eos, one.context) for side in sides))
     with progress.task("mixing"):
         automaton = _mixture(sides, weight, tokenizer)
@@ -117,8 +116,10 @@ def _common_tokenizer(first: Tokenizer, second: Tokenizer) -> Tokenizer:
     raise ModelError("the two models have different tokenizers; train them with the same one (--tokenizer DIR)")
 
 
-def _encoded(corpus: Corpus, tokenizer: Tokenizer) -> Ints:
-    ids = [tokenizer.encode_lines(block) for block in corpus.blocks()]
+def held_out_ids(text: Text, tokenizer: Tokenizer) -> np.ndarray:
+    """Return the ids of a text to tune on; refuse an empty one."""
+    corpus = as_corpus(text)
+    ids = [encode_in_parallel(tokenizer, block) for block in corpus.blocks()]
     if not sum(map(len, ids)):
         raise CorpusError(f"{corpus.name} is empty: there is no text to tune on")
     return np.concatenate(ids).astype(np.int64)

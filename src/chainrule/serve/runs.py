@@ -143,7 +143,7 @@ class Runs:
         return found
 
     def _keep(self, what: str, one: Found, make: Callable[[], Any]) -> Any:
-        """Return what is made of a run once; what was made of an earlier version of it is dropped."""
+        """Return the result of `make` for a run; it is kept until the run changes."""
         version = one.version
         with self._lock:
             kept = self._kept.pop((what, one.name), None)

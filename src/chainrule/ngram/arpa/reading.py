@@ -84,7 +84,8 @@ def read_arpa(path: str | Path, progress: Progress = SILENT, encoding: str = "ut
     """Return the contents of an ARPA file, plain or gzip; an error names the line that is wrong."""
     path, reader = Path(path), None
     try:
-        with path.open("rb") as raw, progress.task(f"reading {path.name}", _size(raw), "B") as task:
+        size = path.stat().st_size if path.is_file() else None  # a pipe has none
+        with path.open("rb") as raw, progress.task(f"reading {path.name}", size, "B") as task:
             for block in _blocks(_as_utf8(_pieces(raw, task), encoding, path), path):
                 reader = reader or _Reader(path, fast=worth_a_kernel(len(block), _NANOSECONDS))
                 reader.feed(block)
@@ -113,10 +114,6 @@ def _as_utf8(pieces: Iterator[bytes], encoding: str, path: Path) -> Iterator[byt
             yield text.encode()
     except UnicodeError as error:
         raise ArpaError(f"{path}: not {encoding}: {error}") from None
-
-
-def _size(raw: IO[bytes]) -> int | None:
-    return Path(raw.name).stat().st_size if raw.seekable() else None
 
 
 def _pieces(raw: IO[bytes], task: Task) -> Iterator[bytes]:

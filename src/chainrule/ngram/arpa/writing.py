@@ -8,9 +8,9 @@ from __future__ import annotations
 import gzip
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import IO, TypeAlias, cast
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +49,11 @@ def write_arpa(
     check_target(path, overwrite=overwrite)
     writer = _Writer(words, fast=worth_a_kernel(sum(sizes), _NANOSECONDS))
     try:
-        with _replaced(path) as file, progress.task(f"writing {path.name}", sum(sizes)) as task:
+        with (
+            replaced_file(path) as raw,
+            _packed(raw, path) as file,
+            progress.task(f"writing {path.name}", sum(sizes)) as task,
+        ):
             file.write(
                 b"\\data\\\n%b\n" % b"".join(b"ngram %d=%d\n" % level for level in enumerate(sizes, start=1))
             )
@@ -57,7 +61,7 @@ def write_arpa(
                 file.write(b"\\%d-grams:\n" % n)
                 written = 0
                 for block in _checked(blocks, n, size, len(words)):
-                    file.write(writer.lines(*block, with_backoff=n < len(sizes)))
+                    file.write(writer.lines(block, with_backoff=n < len(sizes)))
                     written += len(block[0])
                     task.advance(len(block[0]))
                 if written != size:
@@ -78,16 +82,11 @@ def check_target(path: Path, *, overwrite: bool = False) -> None:
         raise ArpaError(f"{path} exists; choose another file, or overwrite it (--overwrite, overwrite=True)")
 
 
-@contextmanager
-def _replaced(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a new file, compressed if its name ends in .gz, that replaces `path` once all is written."""
-    with replaced_file(path) as raw:
-        if path.suffix.lower() == ".gz":
-            # no name and no time in the header: the same model always makes the same file
-            with gzip.GzipFile("", "wb", _COMPRESSION, raw, mtime=0) as packed:
-                yield cast(IO[bytes], packed)
-        else:
-            yield raw
+def _packed(raw: IO[bytes], path: Path) -> AbstractContextManager[Any]:
+    """Return a file that compresses what is written to `raw` if the name ends in .gz; else `raw`."""
+    # no name and no time in the header: the same model always makes the same file
+    is_packed = path.suffix.lower() == ".gz"
+    return gzip.GzipFile("", "wb", _COMPRESSION, raw, mtime=0) if is_packed else nullcontext(raw)
 
 
 def _checked(blocks: Iterable[ArpaBlock], n: int, size: int, vocab_size: int) -> Iterator[ArpaBlock]:
@@ -96,7 +95,14 @@ def _checked(blocks: Iterable[ArpaBlock], n: int, size: int, vocab_size: int) ->
         raise ValueError(f"every word has one unigram: {vocab_size} words, but {size} unigrams")
     listed = np.zeros(vocab_size if n == 1 else 0, dtype=bool)
     for ids, log_prob, log_backoff in blocks:
-        _check_block(ids, log_prob, log_backoff, n, vocab_size)
+        if ids.shape != (len(log_prob), n) or (log_backoff is not None and len(log_backoff) != len(log_prob)):
+            raise ValueError(f"a block of {n}-grams has the shapes [K, {n}], [K], [K]")
+        if ids.size and not 0 <= ids.min() <= ids.max() < vocab_size:
+            raise ValueError(f"ids go from 0 to {vocab_size - 1}: found {ids.min()} to {ids.max()}")
+        if not (log_prob <= _ROUNDING).all():  # NaN compares false
+            raise ValueError(f"a log-probability of the {n}-grams is NaN or above 0")
+        if log_backoff is not None and not (log_backoff < np.inf).all():
+            raise ValueError(f"a backoff of the {n}-grams is NaN or infinite")
         if n == 1:
             if listed[ids].any() or len(np.unique(ids)) < len(ids):
                 raise ValueError("every word has one unigram: one came twice")
@@ -104,23 +110,6 @@ def _checked(blocks: Iterable[ArpaBlock], n: int, size: int, vocab_size: int) ->
         for first in range(0, len(ids), _ROWS_AT_ONCE):
             rows = slice(first, first + _ROWS_AT_ONCE)
             yield ids[rows], log_prob[rows], None if log_backoff is None else log_backoff[rows]
-
-
-def _check_block(
-    ids: NDArray[np.integer],
-    log_prob: NDArray[np.floating],
-    log_backoff: NDArray[np.floating] | None,
-    n: int,
-    vocab_size: int,
-) -> None:
-    if ids.shape != (len(log_prob), n) or (log_backoff is not None and len(log_backoff) != len(log_prob)):
-        raise ValueError(f"a block of {n}-grams has the shapes [K, {n}], [K], [K]")
-    if ids.size and not 0 <= ids.min() <= ids.max() < vocab_size:
-        raise ValueError(f"ids go from 0 to {vocab_size - 1}: found {ids.min()} to {ids.max()}")
-    if not (log_prob <= _ROUNDING).all():  # NaN compares false
-        raise ValueError(f"a log-probability of the {n}-grams is NaN or above 0")
-    if log_backoff is not None and not (log_backoff < np.inf).all():
-        raise ValueError(f"a backoff of the {n}-grams is NaN or infinite")
 
 
 class _Writer:
@@ -134,20 +123,26 @@ class _Writer:
             self.widths = np.array([len(word) for word in words], dtype=np.int64)
             self.starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.widths)])
 
-    def lines(
-        self,
-        ids: NDArray[np.integer],
-        log_prob: NDArray[np.floating],
-        log_backoff: NDArray[np.floating] | None,
-        with_backoff: bool,
-    ) -> bytes:
+    def lines(self, block: ArpaBlock, with_backoff: bool) -> bytes:
         """Return the text of a block: a line for each n-gram."""
+        ids, log_prob, log_backoff = block
         with np.errstate(over="ignore"):  # below float32's range becomes minus infinity, -99 in the file
             floats = np.minimum(log_prob, 0).astype(np.float32)
             backoffs = np.zeros_like(floats) if log_backoff is None else log_backoff.astype(np.float32)
-        if self.fast:
-            return self._lines_fast(ids, floats, backoffs, with_backoff)
-        return b"".join(self._line(*row, with_backoff) for row in zip(ids, floats, backoffs, strict=True))
+        if not self.fast:
+            return b"".join(self._line(*row, with_backoff) for row in zip(ids, floats, backoffs, strict=True))
+        from chainrule.ngram.arpa.kernels import write_lines
+
+        ids = np.ascontiguousarray(ids, dtype=np.int64)
+        most = int(self.widths[ids].sum()) + ids.size + len(ids) * (2 * _WIDEST_NUMBER + 1)
+        out, lines, row = np.empty(most, dtype=np.uint8), [], 0
+        while row < len(ids):
+            row, size = write_lines(row, ids, floats, backoffs, with_backoff, self.starts, self.pool, out)
+            lines.append(out[:size].tobytes())
+            if row < len(ids):  # the kernel is not certain of its digits
+                lines.append(self._line(ids[row], floats[row], backoffs[row], with_backoff))
+                row += 1
+        return b"".join(lines)
 
     def _line(
         self, ids: NDArray[np.integer], log_prob: np.float32, log_backoff: np.float32, with_backoff: bool
@@ -157,26 +152,6 @@ class _Writer:
         if with_backoff:
             fields.append(write_number(float(log_backoff)))
         return b"\t".join(fields) + b"\n"
-
-    def _lines_fast(
-        self,
-        ids: NDArray[np.integer],
-        log_prob: NDArray[np.float32],
-        log_backoff: NDArray[np.float32],
-        with_backoff: bool,
-    ) -> bytes:
-        from chainrule.ngram.arpa.kernels import write_lines
-
-        ids = np.ascontiguousarray(ids, dtype=np.int64)
-        most = int(self.widths[ids].sum()) + ids.size + len(ids) * (2 * _WIDEST_NUMBER + 1)
-        out, lines, row = np.empty(most, dtype=np.uint8), [], 0
-        while row < len(ids):
-            row, size = write_lines(row, ids, log_prob, log_backoff, with_backoff, self.starts, self.pool, out)
-            lines.append(out[:size].tobytes())
-            if row < len(ids):  # the kernel is not certain of its digits
-                lines.append(self._line(ids[row], log_prob[row], log_backoff[row], with_backoff))
-                row += 1
-        return b"".join(lines)
 
 
 def _check_words(words: Sequence[bytes]) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, device
-from numpy.typing import NDArray
 
 from chainrule.errors import SettingsError
 from chainrule.ngram.estimate import smooth
@@ -57,7 +56,12 @@ def choose_method(
         return MethodOfCounts(counts, lambda n: without_parameters[name])
     if name == "jelinek-mercer":
         edges = bucket_edges(settings.buckets)
-        lambdas = _lambdas(settings, counts, held_out, edges, progress)
+        lambdas = np.full((counts.order, len(edges) + 1), 0.5)
+        if held_out is None:
+            progress.note(f"{settings.name}: no held-out text to tune the interpolation on: every weight is 1/2")
+        else:
+            with progress.task("tuning the interpolation"):
+                lambdas = tune_lambdas(counts, held_out, edges)
         weights = lambdas.round(6) if edges else lambdas.round(6).squeeze(axis=1)
         method = partial(smooth.jelinek_mercer, edges=edges)
         return MethodOfCounts(counts, _for_each_length(method, lambdas, counts), {"lambdas": weights.tolist()})
@@ -116,17 +120,6 @@ def _for_each_length(
 
 def _rounded(parameters: list[list[float]]) -> list[list[float]]:
     return [[round(value, 6) for value in values[1:]] for values in parameters]
-
-
-def _lambdas(
-    settings: NgramSettings, counts: Counts, held_out: HeldOut | None, edges: list[float], progress: Progress
-) -> NDArray[np.float64]:
-    """Tune Jelinek-Mercer's weights on held-out text; without any, every weight is 1/2."""
-    if held_out is None:
-        progress.note(f"{settings.name}: no held-out text to tune the interpolation on: every weight is 1/2")
-        return np.full((counts.order, len(edges) + 1), 0.5)
-    with progress.task("tuning the interpolation"):
-        return tune_lambdas(counts, held_out, edges)
 
 
 def bucket_edges(buckets: int) -> list[float]:

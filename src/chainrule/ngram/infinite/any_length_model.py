@@ -68,8 +68,8 @@ class Smoothing:
     discount: Floats
     strength: Floats
 
-    def at(self, lengths: Ints) -> tuple[Floats, Floats]:
-        """Return d and θ of contexts of these lengths."""
+    def at(self, lengths: Any) -> tuple[Any, Any]:
+        """Return d and θ of a context of that length, or of contexts of these lengths."""
         groups = group_of(lengths)
         return self.discount[groups], self.strength[groups]
 
@@ -232,7 +232,7 @@ class AnyLengthModel(LanguageModel):
         lo, hi, n = level
         events = self.suffixes.follower[lo:hi][self.suffixes.fresh[lo:hi] <= n + 1]
         words, counts = np.unique(events, return_counts=True)
-        d, theta = (x[group_of(n)] for x in (self.smoothing.discount, self.smoothing.strength))
+        d, theta = self.smoothing.at(n)
         # p_k(w) = (max(N(· h w) - d, 0) + (θ + d N(h ·)) p_{k-1}(w)) / (N(· h ·) + θ)
         p *= (theta + d * len(words)) / (len(events) + theta)
         p[words] += (counts - d) / (len(events) + theta)

@@ -14,11 +14,16 @@ from chainrule.ngram.sampling.cut_kernels import (
     GATHERED,
     KEPT,
     KIND,
+    LEVEL,
+    PENALISED,
     ROW,
     SIGN,
     SIZE,
     START,
     STORED,
+    effective,
+    penalised,
+    value_at_place,
 )
 from chainrule.ngram.store.compiled import inner, kernel, rank_of
 
@@ -65,14 +70,14 @@ def trailing_bits(vocab_size: int) -> Any:
 
 @inner
 def draw(
-    stack: Any, many: int, lists: Any, factor: Any, uniform: float, shift: int, by_value: bool, work: Any
-) -> Any:
+    stack: Any, many: int, lists: Any, factor: Any, uniform: float, shift: int, best: float, top: int, backoff: Any,
+    plan: Any, values: Any, text: Any, work: Any,
+) -> Any:  # fmt: skip
     """Return the first token x with Σ_{y <= x} p(y) > u Σ p(y) over the kept tokens.
 
-    The bucket of a token is its id shifted right by `shift`. All lists but the gathered ones are in the order of
-    ids unless they are sorted `by_value`. `work` has room for 3 numbers per bucket and per id of a bucket. Returns
-    -1 if no token is kept, if too little mass is left for exact sums, or if rounding makes the tokens of the bucket
-    lighter than the bucket.
+    The bucket of a token is its id shifted right by `shift`. Masses are relative to e^`best`. `work` has room for 3
+    numbers per bucket and per id of a bucket. Returns -1 if no token is kept, if too little mass is left for exact
+    sums, or if rounding makes the tokens of the bucket lighter than the bucket.
     """
     by_bucket = work[0]
     total = _bucket_masses(stack, many, lists, factor, shift, by_bucket)
@@ -82,7 +87,7 @@ def draw(
     while bucket < BUCKETS - 1 and by_bucket[bucket] <= left:
         left -= by_bucket[bucket]
         bucket += 1
-    _weigh(stack, many, lists, factor, shift, bucket, by_value, work)
+    _weigh(stack, many, lists, factor, shift, bucket, best, top, backoff, plan, values, text, work)
     running = 0.0
     for k in range(1 << shift):
         if work[2, k] > 0.5:
@@ -121,9 +126,13 @@ def _bucket_masses(stack: Any, many: int, lists: Any, factor: Any, shift: int, b
 
 @inner
 def _weigh(
-    stack: Any, many: int, lists: Any, factor: Any, shift: int, bucket: int, by_value: bool, work: Any
-) -> None:
-    """Write the mass of each token of a bucket to `work`, and a number above 0 if the token is kept."""
+    stack: Any, many: int, lists: Any, factor: Any, shift: int, bucket: int, best: float, top: int, backoff: Any,
+    plan: Any, values: Any, text: Any, work: Any,
+) -> None:  # fmt: skip
+    """Write the mass of each token of a bucket to `work`, and a number above 0 if the token is kept.
+
+    The lists of occurred and of penalised tokens hold tokens of the stored list before them, and are skipped.
+    """
     weight, times, power = work[1], work[2], factor.shape[1] - 1
     ids, mass, places = lists.ids_by_id, lists.mass_by_id, lists.place_by_id
     first, width = bucket << shift, 1 << shift
@@ -132,16 +141,16 @@ def _weigh(
     for j in range(many):
         sign, start, kept = stack[j, SIGN], stack[j, START], stack[j, KEPT]
         scale = sign * factor[j, power]
-        if stack[j, KIND] != STORED:
-            begin, end = start, start + kept
-            if stack[j, KIND] != GATHERED and not by_value:
-                begin = rank_of(lists.ids, begin, end, first)
-                end = rank_of(lists.ids, begin, end, first + width)
-            for k, token in enumerate(lists.ids[begin:end], begin):
+        if stack[j, KIND] == GATHERED:
+            for k, token in enumerate(lists.ids[start : start + kept], start):
                 if first <= token < first + width:
                     before = lists.mass[power, k - 1] if k > start else 0.0
                     weight[token - first] += scale * (lists.mass[power, k] - before)
                     times[token - first] += sign
+        if stack[j, KIND] != STORED:
+            continue
+        if plan.looks_back and j + 2 < many and stack[j + 2, KIND] == PENALISED:
+            _weigh_occurred(stack, j, lists, scale, first, width, best, top, backoff, plan, values, text, work)
             continue
         for k in range(rank_of(ids, start, start + stack[j, SIZE], first), start + stack[j, SIZE]):
             token = ids[k] - first
@@ -150,3 +159,33 @@ def _weigh(
             is_kept = np.float64(places[k] < kept)  # a factor, not a branch, which could not be predicted
             weight[token] += scale * is_kept * mass[k]
             times[token] += sign * is_kept
+
+
+@inner
+def _weigh_occurred(
+    stack: Any, j: int, lists: Any, scale: float, first: int, width: int, best: float, top: int, backoff: Any,
+    plan: Any, values: Any, text: Any, work: Any,
+) -> None:  # fmt: skip
+    """Do the same for a stored list of which tokens occurred in the text: those have their penalised ln p.
+
+    Such a token is kept unless it comes after the last kept pair of the list of penalised tokens, `beside`.
+    """
+    ids, places, beta, beside = lists.ids_by_id, lists.place_by_id, plan.betas[len(plan.betas) - 1], j + 2
+    sign, start, kept = stack[j, SIGN], stack[j, START], stack[beside, KEPT]
+    least, last = np.inf if kept == 0 else -np.inf, np.int64(0)
+    if 0 < kept < stack[beside, SIZE]:
+        least = value_at_place(stack, beside, kept - 1, values, top, backoff)
+        last = np.int64(lists.ids[stack[beside, START] + kept - 1])
+    for k in range(rank_of(ids, start, start + stack[j, SIZE], first), start + stack[j, SIZE]):
+        token, count = ids[k] - first, text.listed_counts[ids[k]]
+        if token >= width:
+            break
+        if count == 0:
+            is_kept = np.float64(places[k] < stack[j, KEPT])
+            work[1, token] += scale * is_kept * lists.mass_by_id[k]
+            work[2, token] += sign * is_kept
+            continue
+        value = penalised(effective(lists.values[start + places[k]], stack[j, LEVEL], top, backoff), count, plan)
+        if value > least or (value == least and ids[k] <= last):
+            work[1, token] += sign * np.exp(beta * (value - best))
+            work[2, token] += sign

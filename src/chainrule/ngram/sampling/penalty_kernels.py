@@ -159,9 +159,9 @@ def build_beside(
     if entry[MADE] < numbers[OLDEST]:
         entry[SEEN] = entry[COUNT_OF] = entry[ROOM] = 0
     found = _find_places(start, size, entry, lists, text, spare)
-    is_same = found == entry[COUNT_OF] and (plan.per_time == 0.0 or found == 0)
+    is_same = found == entry[COUNT_OF]
     entry[MADE], entry[SEEN], entry[COUNT_OF] = numbers[EDITION], numbers[LISTED], found
-    if is_same:
+    if is_same and (plan.per_time == 0.0 or not _counts_differ(entry[PENALISED_AT], found, lists, text)):
         return found
     # an offset does not change masses relative to the largest value: one list is both
     is_shared = plan.slope == 1.0 and plan.per_time == 0.0 and plan.offset >= 0.0
@@ -171,14 +171,24 @@ def build_beside(
         if not is_shared:
             entry[PENALISED_AT] = _take_room(entry[ROOM], text)
     removed, begin = entry[REMOVED], entry[PENALISED_AT]
-    _copy_pairs(start, found, removed, lists, text, spare)
-    fill_rows(removed, found, removed // BLOCK, len(plan.betas) - 1, shift, lists)
+    if not is_same:
+        _copy_pairs(start, found, removed, lists, text, spare)
+        fill_rows(removed, found, removed // BLOCK, len(plan.betas) - 1, shift, lists)
     if is_shared:
         text.tops[index] = top_value - plan.offset
         return found
     text.tops[index] = _penalise_pairs(removed, found, begin, plan, lists, text, spare)
     fill_rows(begin, found, begin // BLOCK, len(plan.betas) - 1, shift, lists)
     return found
+
+
+@inner
+def _counts_differ(begin: int, size: int, lists: Any, text: Any) -> Any:
+    """Return True if the counts of a list of penalised tokens are not the listed counts."""
+    differ = False
+    for k in range(begin, begin + size):
+        differ |= lists.times[k] != text.listed_counts[lists.ids[k]]
+    return differ
 
 
 @inner

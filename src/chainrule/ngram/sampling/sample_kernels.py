@@ -130,4 +130,5 @@ def choose(
         else:
             before = plan.temperatures[: plan.cooled[k]]
             keep_above_share(stack, many, values, top, backoff, best, before, number)
-    return draw(stack, many, lists, factor, uniform, trailing_bits(size), plan.by_value, scratch.work)
+    shift, text, work = trailing_bits(size), scratch.text, scratch.work
+    return draw(stack, many, lists, factor, uniform, shift, best, top, backoff, plan, values, text, work)

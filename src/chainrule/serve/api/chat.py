@@ -186,10 +186,7 @@ class _Response:
 
     def _whole_message(self) -> dict[str, Any]:
         status = "incomplete" if self.choice.finish == "length" else "completed"
-        return self._message(status, [self._part()])
-
-    def _part(self) -> dict[str, Any]:
-        return {"type": "output_text", "text": _text(self.choice), "annotations": []}
+        return self._message(status, [_part(_text(self.choice))])
 
     async def events(self, pieces: AsyncIterator[tuple[Choice, str]]) -> AsyncIterator[dict[str, Any]]:
         """Yield the answer as events."""
@@ -204,14 +201,18 @@ class _Response:
         yield event("created", response=await self.to_json("in_progress"))
         yield event("in_progress", response=await self.to_json("in_progress"))
         yield event("output_item.added", output_index=0, item=self._message("in_progress", []))
-        yield event("content_part.added", **place, part={"type": "output_text", "text": "", "annotations": []})
+        yield event("content_part.added", **place, part=_part(""))
         sent = ""
         async for _ in pieces:
             if new := _text(self.choice)[len(sent) :]:
                 sent += new
                 yield event("output_text.delta", **place, delta=new, logprobs=[])
         yield event("output_text.done", **place, text=sent, logprobs=[])
-        yield event("content_part.done", **place, part=self._part())
+        yield event("content_part.done", **place, part=_part(sent))
         yield event("output_item.done", output_index=0, item=self._whole_message())
         final = await self.to_json("completed")
         yield event(final["status"], response=final)
+
+
+def _part(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": []}

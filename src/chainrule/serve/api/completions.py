@@ -41,7 +41,8 @@ class Job:
     ) -> None:
         """`n` texts are generated for each prompt, which may stop inside a token (decode/healing.py) if `heal`.
 
-        So many `alternatives` of each token are listed beside its ln p; None: not even that is.
+        `alternatives` is the number of other tokens that are listed for each token, with ln p of all of them; None
+        lists no ln p at all.
         """
         self.served, self.lm, self.request, self.max_tokens = served, served.lm, request, max_tokens
         self.alternatives, self._heal = alternatives, heal and alternatives is None

@@ -41,18 +41,14 @@ HIDDEN = 24
 LIKELY = 10
 """The most likely tokens that are sent, and the most of those that a block would give."""
 DIGITS = 4
+_BY_HEAD = {"query": "query_HK", "key": "key_HK", "value": "value_HK", "scores": "scores_HT"}
+_BY_FEATURE = ("attention", "middle", "feedforward", "out")
+"""The numbers of a block that are sent as they are, by their names there."""
 _COPIES = asyncio.Semaphore(1)
 
 
-class LookRequest(InsideRequest):
-    """The body of /v1/inside, with the token after the text too."""
-
-    after: bool = False
-    """Predict the most likely token after the text, and not one of the text."""
-
-
 @router.post("/v1/inside")
-async def inside(body: LookRequest, request: Request) -> Response:
+async def inside(body: InsideRequest, request: Request) -> Response:
     """Look inside a model while it predicts one token of a text, or the token after it.
 
     Networks: gradients, gates and states, attention weights, and the way of one token through a Transformer. N-gram
@@ -111,7 +107,7 @@ def _way_to_look(model: Model) -> Any:
 # -- networks ---------------------------------------------------------------------------------------------
 
 
-def look_at_network(lm: LanguageModel, asked: LookRequest) -> dict[str, Any]:
+def look_at_network(lm: LanguageModel, asked: InsideRequest) -> dict[str, Any]:
     """Return gradients through time, gates over the text, attention weights, and the way of the last token."""
     notes, texts = _Notes(), _texts(lm, asked.text)
     found = diagnose(lm, asked.text, after=asked.after, token=asked.token, longest=LONGEST, progress=notes)
@@ -170,16 +166,10 @@ def _path(lm: LanguageModel, found: Followed, notes: _Notes) -> dict[str, Any] |
         "guesses": [_likely(lm, log_probs_V, LIKELY // 2) for log_probs_V in found.log_probs_SV],
         "blocks": [
             {
-                "query": [_rounded(row) for row in block.query_HK],
-                "key": [_rounded(row) for row in block.key_HK],
-                "value": [_rounded(row) for row in block.value_HK],
-                "scores": [_rounded(row) for row in block.scores_HT],
+                **{name: [_rounded(row) for row in getattr(block, ours)] for name, ours in _BY_HEAD.items()},
+                **{name: _rounded(getattr(block, f"{name}_D")) for name in _BY_FEATURE},
                 "heads": _significant(block.head_norms_H),
-                "attention": _rounded(block.attention_D),
-                "middle": _rounded(block.middle_D),
                 "hidden": _hidden(block.hidden_I),
-                "feedforward": _rounded(block.feedforward_D),
-                "out": _rounded(block.out_D),
             }
             for block in found.blocks
         ],
@@ -209,7 +199,7 @@ def _attention(weights_LHTT: np.ndarray) -> list[list[list[list[float]]]]:
 # -- n-grams and mixtures ---------------------------------------------------------------------------------
 
 
-def look_at_numbers(lm: LanguageModel, asked: LookRequest) -> dict[str, Any]:
+def look_at_numbers(lm: LanguageModel, asked: InsideRequest) -> dict[str, Any]:
     """Return the contexts that were tried with their weights, or the models of a mixture with theirs."""
     notes, texts = _Notes(), _texts(lm, asked.text)
     found = explain(lm, asked.text, after=asked.after, token=asked.token, progress=notes)
@@ -248,7 +238,7 @@ def _plain(record: dict[str, Any]) -> dict[str, Any]:
 # -- encoder-decoders -------------------------------------------------------------------------------------
 
 
-def look_at_translation(lm: ConditionalModel, asked: LookRequest) -> dict[str, Any]:
+def look_at_translation(lm: ConditionalModel, asked: InsideRequest) -> dict[str, Any]:
     """Return where in the source the decoder looks for each token of the target: the mean, and each head."""
     notes = []
     if not asked.text.strip():
@@ -286,7 +276,7 @@ def _texts(lm: LanguageModel, text: str) -> list[str]:
     return [lm.tokenizer.token(token) for token in text_ids(lm, text, SILENT)]
 
 
-def _place(asked: LookRequest, texts: list[str]) -> int:
+def _place(asked: InsideRequest, texts: list[str]) -> int:
     """Return the number of the token that is predicted, from 1 on; the one after the text follows the last."""
     return len(texts) + 1 if asked.after else asked.token or len(texts)
 

@@ -31,6 +31,8 @@ Given = (
 )
 """One text or several, each as text or as tokens."""
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**64)]
+_WITHOUT_EFFECT = {"repetition_penalty": 1, "temperature": 1, "top_p": 1}
+"""The values of sampling options that change nothing; that of the others is 0."""
 
 
 def one_by_one(given: Any) -> list[Prompt]:
@@ -92,26 +94,15 @@ class Sampling(Asked):
 
     def strategy(self, vocab_size: int) -> Strategy:
         """Return the strategy of these values; they apply in the same order as on the command line."""
-        parts: list[Strategy] = []
+        given = {name: getattr(self, name) for name in strategies.SAMPLING} | {"top_k": max(self.top_k or 0, 0)}
+        if self.top_p == 0:  # nobody wants no token at all: 0 leaves the most likely one, as elsewhere
+            given |= {"top_k": 1, "top_p": None}
+        chosen = {name: value for name, value in given.items() if value != _WITHOUT_EFFECT.get(name, 0)}
+        strategy = strategies.sampling(**chosen)
         if self.logit_bias:
             bias = tuple((_token(name, vocab_size), value) for name, value in self.logit_bias.items())
-            parts.append(strategies.Bias(bias))
-        if self.repetition_penalty not in (None, 1):
-            parts.append(strategies.RepetitionPenalty(self.repetition_penalty))
-        if self.presence_penalty:
-            parts.append(strategies.PresencePenalty(self.presence_penalty))
-        if self.frequency_penalty:
-            parts.append(strategies.FrequencyPenalty(self.frequency_penalty))
-        if self.temperature not in (None, 1):
-            parts.append(strategies.Temperature(self.temperature))
-        if self.top_k is not None and self.top_k > 0:
-            parts.append(strategies.TopK(self.top_k))
-        if self.top_p not in (None, 1):
-            # nobody wants no token at all: 0 leaves the most likely one, as elsewhere
-            parts.append(strategies.TopP(self.top_p) if self.top_p else strategies.TopK(1))
-        if self.min_p:
-            parts.append(strategies.MinP(self.min_p))
-        return strategies.Sample() if not parts else parts[0] if len(parts) == 1 else strategies.Chain(tuple(parts))
+            return strategies.Bias(bias) | strategy
+        return strategy
 
 
 def _token(name: str, vocab_size: int) -> int:
@@ -175,7 +166,7 @@ class CompletionRequest(Generation):
 
     @property
     def alternatives(self) -> int | None:
-        """How many alternatives of each token to send; None: not even its own ln p."""
+        """The number of alternatives of each token to send with their ln p; None sends no ln p at all."""
         if self.logprobs is None or self.logprobs is False:
             return None
         return 1 if self.logprobs is True else self.logprobs
@@ -343,6 +334,8 @@ class InsideRequest(Asked):
     text: Annotated[str, Field(max_length=2000)]
     token: Annotated[int, Field(ge=1, le=2000)] | None = None
     """The number of the token of the text that is predicted, from 1 on; None: the last."""
+    after: bool = False
+    """Predict the most likely token after the text, and not one of the text."""
     target: Annotated[str, Field(max_length=2000)] | None = None
     """Of an encoder-decoder: the target for which to show where it looks; None: its own translation."""
 

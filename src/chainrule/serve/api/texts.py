@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any, TypeAlias
 
 from chainrule.contract.lm import LanguageModel
@@ -49,10 +50,8 @@ class TokenList:
 
     def __init__(self, tokenizer: Tokenizer, *, has_tops: bool) -> None:
         self._tokenizer, self._has_tops = tokenizer, has_tops
-        self._texts: list[str] = []
-        self._log_probs: list[float] = []
-        self._tops: list[dict[str, float]] = []
-        self._offsets: list[int] = []
+        self._entries: list[tuple[str, float, dict[str, float], int]] = []
+        """The text, ln p, alternatives and place in the text of each token."""
         self.read: Sequence[int] = []
         """The tokens before the next one."""
         self.offset = 0
@@ -63,20 +62,15 @@ class TokenList:
         for token, log_prob, some in zip(ids, log_probs, tops or [()] * len(ids), strict=True):
             nearby = self.read[-NEARBY:]
             text = self._tokenizer.continuation(nearby, [token])
-            self._texts.append(text)
-            self._log_probs.append(bounded(log_prob))
-            self._tops.append(self._named(nearby, some))
-            self._offsets.append(self.offset)
+            self._entries.append((text, bounded(log_prob), self._named(nearby, some), self.offset))
             self.offset += len(text)
             self.read = [*nearby, token]
             yield
 
     def copy(self) -> TokenList:
         """Return a list with the same tokens, which others are added to."""
-        other = TokenList(self._tokenizer, has_tops=self._has_tops)
-        other._texts, other._log_probs = [*self._texts], [*self._log_probs]
-        other._tops, other._offsets = [*self._tops], [*self._offsets]
-        other.read, other.offset = self.read, self.offset
+        other = copy(self)
+        other._entries = [*self._entries]
         return other
 
     def _named(self, nearby: Sequence[int], tops: Tops) -> dict[str, float]:
@@ -91,14 +85,10 @@ class TokenList:
 
     def take(self) -> dict[str, Any]:
         """Return the tokens in the shape of /v1/completions; the list is empty after that."""
-        found = {
-            "tokens": self._texts,
-            "token_logprobs": self._log_probs,
-            "top_logprobs": self._tops if self._has_tops else None,
-            "text_offset": self._offsets,
-        }
-        self._texts, self._log_probs, self._tops, self._offsets = [], [], [], []
-        return found
+        names = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
+        found: dict[str, Any] = {name: [entry[i] for entry in self._entries] for i, name in enumerate(names)}
+        self._entries = []
+        return found if self._has_tops else found | {"top_logprobs": None}
 
 
 class Choice:

@@ -46,7 +46,7 @@ class Pace:
     step_seconds: float = PIECE_SECONDS
 
     def steps(self, rows: int) -> int:
-        """Return how many steps make a piece of so many rows."""
+        """Return the number of steps that make a piece of a number of rows."""
         return int(np.clip((PIECE_SECONDS + ROW_SECONDS * rows) / self.step_seconds, 1, MOST_STEPS))
 
     def note(self, seconds: float, steps: int) -> None:

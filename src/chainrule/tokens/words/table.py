@@ -71,20 +71,17 @@ class WordTable:
         """Add the given words where the table lacks them, without counting them, and return their numbers."""
         ends = np.cumsum(np.fromiter(map(len, words), dtype=np.int64, count=len(words)))
         begins = ends - np.diff(ends, prepend=0)
-        return self._put(_cells(b"".join(words) + bytes(8)), begins, ends)
+        return self._numbers(_cells(b"".join(words) + bytes(8)), begins, ends, learn=True)
 
     def find(self, block: bytes, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> Numbers:
         """Return the numbers of the words at the given offsets of a block, 0 for words that the table lacks."""
-        from chainrule.tokens.words.kernels import number_given
-
-        out = np.empty(len(begins), dtype=np.uint32)
-        number_given(_cells(block + bytes(8)), begins, ends, 0, *self._arrays(), False, out)
-        return out
+        return self._numbers(_cells(block + bytes(8)), begins, ends, learn=False)
 
     def merge(self, other: WordTable) -> Numbers:
         """Add the words and counts of another table; returns the array that maps its numbers to those here."""
         begins, lengths = 8 * other._words[1 : len(other) + 1, 0], other._words[1 : len(other) + 1, 1]
-        return self._counted(self._put(_cells(other._pool), begins, begins + lengths), other.counts())
+        numbers = self._numbers(_cells(other._pool), begins, begins + lengths, learn=True)
+        return self._counted(numbers, other.counts())
 
     def merge_words(self, words: list[bytes], counts: NDArray[np.int64]) -> Numbers:
         """Do the same for the words of a table in plain Python, or of a table in another process."""
@@ -137,19 +134,21 @@ class WordTable:
                 self._grow_slots(2 * len(self._slots))
         return out[:done]
 
-    def _put(self, cells: NDArray[np.uint64], begins: NDArray[np.int64], ends: NDArray[np.int64]) -> Numbers:
+    def _numbers(
+        self, cells: NDArray[np.uint64], begins: NDArray[np.int64], ends: NDArray[np.int64], *, learn: bool
+    ) -> Numbers:
+        """Return the numbers of the words at the given offsets, 0 for words that the table lacks unless `learn`."""
         from chainrule.tokens.words.kernels import number_given
 
-        out = np.empty(len(begins), dtype=np.uint32)
-        self._make_room(int((ends - begins).sum()) // 8 + len(begins))
-        position = number_given(cells, begins, ends, 0, *self._arrays(), True, out)
-        while position < len(begins):
+        out, position = np.empty(len(begins), dtype=np.uint32), 0
+        if learn:
+            self._make_room(int((ends - begins).sum()) // 8 + len(begins))
+        while True:
+            arrays = self._slots, self._words, self._pool, self._used
+            position = number_given(cells, begins, ends, position, *arrays, learn, out)
+            if position >= len(begins):
+                return out
             self._grow_slots(2 * len(self._slots))
-            position = number_given(cells, begins, ends, position, *self._arrays(), True, out)
-        return out
-
-    def _arrays(self) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
-        return self._slots, self._words, self._pool, self._used
 
     def _make_room(self, cells: int) -> None:
         """Make space for `cells` more cells in the pool, enough if every word is new.
@@ -163,7 +162,7 @@ class WordTable:
             self._pool = longer
 
     def _grow_slots(self, slots: int) -> None:
-        """Grow the hash table to so many slots, and fill it again.
+        """Grow the hash table to a number of slots, and fill it again.
 
         At most every other slot is taken, so the arrays with a row for each word are half as long.
         """
