@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,8 @@ def test_costs_by_hand() -> None:
     assert channel.cost("teh", "the") == pytest.approx(3.1)  # he swapped
     assert channel.cost("begining", "beginning") == pytest.approx(0.7)  # one of a double letter
     assert channel.cost("independant", "independent") == pytest.approx(4.6)  # a vowel for a vowel
+    assert channel.cost("cab", "car") == pytest.approx(7.0)  # any letter for another
+    assert channel.cost("cat", "car") == pytest.approx(6.0)  # one beside it on the keyboard
     assert channel.edits("teh", "the") == [("transpose", *encoded("he"))]
     assert channel.edits("aples", "apple") == [("delete", *encoded("pp")), ("insert", *encoded("es"))]
 
@@ -201,6 +204,32 @@ def test_a_real_word_is_corrected_in_context() -> None:
     (found,) = better.correct(["the cat sat on thee mat"])
     assert found.corrected == "the cat sat on the mat"
     assert [one.corrected for one in better.correct(["we sing to thee"])] == ["we sing to thee"]
+
+
+def test_of_two_words_that_fit_as_well_neither_is_taken() -> None:
+    text = ["we saw the bold man", "we saw the cold man"] * 10
+    corrector = Corrector(cr.train("ngram", text, order=3, tokenizer="word:unicode"))
+    typed = "we saw the qold man"
+    assert [one.corrected for one in corrector.correct([typed])] == [typed]
+    (known_wrong,) = Corrector(corrector.lm, keep=0).correct([typed])
+    assert known_wrong.corrected in text and known_wrong.edits[0].probability < 0.55
+    (alone,) = corrector.correct(["qold"])
+    assert alone.corrected in ("bold", "cold")
+
+
+def test_a_word_alone_is_corrected_sooner(corrector: Corrector) -> None:
+    def margin(line: str, of: Corrector) -> float:
+        """The prior of a correction of the first word over that of keeping it."""
+        first = of.choices_of(of.words_of(line))[0]
+        return float(first.scores[1] - first.scores[0])
+
+    given = Corrector(corrector.lm, keep=0.9)
+    assert margin("queeen", given) == margin("queeen sat", given)
+    sooner = math.log(0.8 / 0.2) - math.log(0.02 / 0.98)
+    assert margin("queeen", corrector) - margin("queeen sat", corrector) == pytest.approx(sooner)
+    # punctuation and numbers beside it are no words
+    assert [word.is_alone for word in words_of("queeen! 42", "unicode")] == [True, False, False]
+    assert not any(word.is_alone for word in words_of("the queeen", "unicode"))
 
 
 def test_right_text_is_left_alone(corrector: Corrector) -> None:
