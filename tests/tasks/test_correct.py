@@ -232,6 +232,29 @@ def test_a_word_alone_is_corrected_sooner(corrector: Corrector) -> None:
     assert not any(word.is_alone for word in words_of("the queeen", "unicode"))
 
 
+def test_priors_by_hand(lm: cr.LanguageModel) -> None:
+    corrector = Corrector(lm, keep=0.9)
+
+    def scores_of(typed: str) -> dict[str, float]:
+        (found,) = corrector.choices_of(corrector.words_of(typed))
+        return dict(zip(found.words, found.scores.tolist(), strict=True))
+
+    # a word of the vocabulary is wrong 0.3 times as often as another: 0.1 * 0.3
+    mat = scores_of("mat")
+    assert mat["mat"] == pytest.approx(math.log(0.97))
+    assert mat["sat"] == pytest.approx(math.log(0.03) - Channel.default().cost("mat", "sat"))
+    # the vocabulary has London with a capital alone
+    assert scores_of("Lodnon")["London"] == pytest.approx(
+        math.log(0.1) - Channel.default().cost("lodnon", "london")
+    )
+    assert scores_of("lodnon")["london"] == pytest.approx(scores_of("Lodnon")["London"] - 2.3)
+
+
+def test_the_baseline_takes_the_nearest_word_then_the_most_frequent() -> None:
+    corrector = Corrector(cr.train("ngram", ["the the the the ten ten tea"], order=1, tokenizer="word:unicode"))
+    assert corrector.nearest(["teg", "the", "zzz"]) == {"teg": "ten", "the": "the", "zzz": "zzz"}
+
+
 def test_right_text_is_left_alone(corrector: Corrector) -> None:
     for line in (*TEXT, "", "   ", "Zbigniew", "!?", "3.14"):
         (found,) = corrector.correct([line])
