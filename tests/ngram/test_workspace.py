@@ -20,7 +20,7 @@ from chainrule.ngram import train as training
 from chainrule.ngram import workspace as workspaces
 from chainrule.ngram.estimate import count as counting
 from chainrule.ngram.estimate.count import count_by_sorting
-from chainrule.ngram.workspace import Workspace, default_memory, parse_size
+from chainrule.ngram.workspace import LEAST, Workspace, default_memory, parse_size
 from chainrule.system import parallel
 
 IDS = random_ids(9, lines=100)
@@ -90,17 +90,37 @@ def test_counting_has_no_more_in_memory_than_the_cap_lets_it(folder: Path, monke
     assert chunks[1] > 2 * chunks[0]
 
 
-def test_a_cap_below_what_the_process_has_is_told(folder: Path) -> None:
-    told = MagicMock()
-    train_on(IDS, SIZE, order=3, memory="1MB", progress=told)
-    assert [
-        call.args[0]
-        for call in told.note.call_args_list
-        if "memory=1MB is less than the process takes" in call.args[0]
-    ]
-    told.reset_mock()
-    train_on(IDS, SIZE, order=3, memory="200GB", progress=told)
-    assert not any("memory=" in call.args[0] for call in told.note.call_args_list)
+def test_a_cap_below_what_counting_needs_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "private_memory", lambda: 100_000_000)
+
+    def notes(memory: str) -> list[str]:
+        told = MagicMock()
+        train_on(IDS, SIZE, order=3, memory=memory, progress=told)
+        return [call.args[0] for call in told.note.call_args_list if call.args[0].startswith("memory=")]
+
+    floor = "the estimation needs about 125 MB, of which Python, the compiled loops and the vocabulary take 100 MB"
+    assert notes("1MB") == [f"memory=1MB: {floor}"]
+    assert notes("110MB") == [f"memory=110MB: {floor}"]
+    assert notes("130MB") == notes("200GB") == []
+
+
+def test_what_is_left_of_a_cap_is_for_counting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from chainrule.ngram.settings import NgramSettings
+
+    monkeypatch.setattr(training, "private_memory", lambda: 100_000_000)
+    workspace = training._workspace(NgramSettings(memory="180MB"), 1000, "cpu")
+    assert workspace.cap == 80_000_000
+    assert workspace.limited(1 << 30) == 20_000_000
+    beyond = training._workspace(NgramSettings(memory="20MB"), 1000, "cpu")
+    assert (beyond.cap, beyond.limited(1 << 30)) == (0, LEAST)
+
+
+def test_words_are_counted_in_stretches_of_the_cap(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = MagicMock(wraps=counting.Windows)
+    monkeypatch.setattr(counting, "Windows", made)
+    for cap, stretch in ((None, 1 << 21), (40_000_000, 1_250_000), (0, LEAST // 8)):
+        counting.count_by_sorting(IDS, 3, SIZE, BOS, EOS, "line", Workspace(folder, cap=cap))
+        assert made.call_args.args[-1] == stretch
 
 
 @pytest.mark.parametrize("after", [0, 5])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,8 @@ def test_costs_by_hand() -> None:
     assert channel.cost("teh", "the") == pytest.approx(3.1)  # he swapped
     assert channel.cost("begining", "beginning") == pytest.approx(0.7)  # one of a double letter
     assert channel.cost("independant", "independent") == pytest.approx(4.6)  # a vowel for a vowel
+    assert channel.cost("cab", "car") == pytest.approx(7.0)  # any letter for another
+    assert channel.cost("cat", "car") == pytest.approx(6.0)  # one beside it on the keyboard
     assert channel.edits("teh", "the") == [("transpose", *encoded("he"))]
     assert channel.edits("aples", "apple") == [("delete", *encoded("pp")), ("insert", *encoded("es"))]
 
@@ -201,6 +204,55 @@ def test_a_real_word_is_corrected_in_context() -> None:
     (found,) = better.correct(["the cat sat on thee mat"])
     assert found.corrected == "the cat sat on the mat"
     assert [one.corrected for one in better.correct(["we sing to thee"])] == ["we sing to thee"]
+
+
+def test_of_two_words_that_fit_as_well_neither_is_taken() -> None:
+    text = ["we saw the bold man", "we saw the cold man"] * 10
+    corrector = Corrector(cr.train("ngram", text, order=3, tokenizer="word:unicode"))
+    typed = "we saw the qold man"
+    assert [one.corrected for one in corrector.correct([typed])] == [typed]
+    (known_wrong,) = Corrector(corrector.lm, keep=0).correct([typed])
+    assert known_wrong.corrected in text and known_wrong.edits[0].probability < 0.55
+    (alone,) = corrector.correct(["qold"])
+    assert alone.corrected in ("bold", "cold")
+
+
+def test_a_word_alone_is_corrected_sooner(corrector: Corrector) -> None:
+    def margin(line: str, of: Corrector) -> float:
+        """The prior of a correction of the first word over that of keeping it."""
+        first = of.choices_of(of.words_of(line))[0]
+        return float(first.scores[1] - first.scores[0])
+
+    given = Corrector(corrector.lm, keep=0.9)
+    assert margin("queeen", given) == margin("queeen sat", given)
+    sooner = math.log(0.8 / 0.2) - math.log(0.02 / 0.98)
+    assert margin("queeen", corrector) - margin("queeen sat", corrector) == pytest.approx(sooner)
+    # punctuation and numbers beside it are no words
+    assert [word.is_alone for word in words_of("queeen! 42", "unicode")] == [True, False, False]
+    assert not any(word.is_alone for word in words_of("the queeen", "unicode"))
+
+
+def test_priors_by_hand(lm: cr.LanguageModel) -> None:
+    corrector = Corrector(lm, keep=0.9)
+
+    def scores_of(typed: str) -> dict[str, float]:
+        (found,) = corrector.choices_of(corrector.words_of(typed))
+        return dict(zip(found.words, found.scores.tolist(), strict=True))
+
+    # a word of the vocabulary is wrong 0.3 times as often as another: 0.1 * 0.3
+    mat = scores_of("mat")
+    assert mat["mat"] == pytest.approx(math.log(0.97))
+    assert mat["sat"] == pytest.approx(math.log(0.03) - Channel.default().cost("mat", "sat"))
+    # the vocabulary has London with a capital alone
+    assert scores_of("Lodnon")["London"] == pytest.approx(
+        math.log(0.1) - Channel.default().cost("lodnon", "london")
+    )
+    assert scores_of("lodnon")["london"] == pytest.approx(scores_of("Lodnon")["London"] - 2.3)
+
+
+def test_the_baseline_takes_the_nearest_word_then_the_most_frequent() -> None:
+    corrector = Corrector(cr.train("ngram", ["the the the the ten ten tea"], order=1, tokenizer="word:unicode"))
+    assert corrector.nearest(["teg", "the", "zzz"]) == {"teg": "ten", "the": "the", "zzz": "zzz"}
 
 
 def test_right_text_is_left_alone(corrector: Corrector) -> None:

@@ -69,7 +69,9 @@ class NgramSettings:
         "", "hash: a hash table beside the n-grams; scores faster, takes twice the space"
     )
     memory: str = setting(
-        "", "most memory to take, e.g. 4GB; the rest goes to disk (half of the machine's if empty)"
+        "",
+        "most memory to take, e.g. 4GB; the rest goes to disk (half of the machine's if empty); "
+        "at least 25 MB more than the process has before it counts",
     )
     counts: bool = setting(False, "keep how often each n-gram occurred, for chainrule inspect --counts")
     extra_words: str = setting("", "a file of words, one per line, to add to the vocabulary", formerly="vocabulary")

@@ -37,6 +37,7 @@ from chainrule.tokens.words.tokenizer import read_words
 _NANOSECONDS = 64  # to count one token for one length of n-grams with NumPy
 
 _TOKENS_TO_REPORT = 200_000
+_LEAST_TO_COUNT = 6 * LEAST  # bytes, as measured: windows, sorted n-grams and chunks of the least size
 _MOST_APART = 1e-5  # from one: the sum of probabilities of few bits
 
 
@@ -49,10 +50,11 @@ def train(settings: NgramSettings, data: TrainingData) -> LanguageModel:
     data = _with_extra_words(settings.extra_words, data)
     give_back_memory()  # that of finding and numbering words
     workspace = _workspace(settings, len(data.train.ids), data.device, data.executor)
-    if workspace.cap is not None and (taken := private_memory()) + 2 * LEAST > workspace.cap:
+    if workspace.cap is not None and workspace.cap < _LEAST_TO_COUNT:
+        taken = private_memory()
         data.progress.note(
-            f"memory={settings.memory} is less than the process takes before it counts, {taken / 1e6:,.0f} MB: "
-            "counting adds as little as it can"
+            f"memory={settings.memory}: the estimation needs about {(taken + _LEAST_TO_COUNT) / 1e6:,.0f} MB, "
+            f"of which Python, the compiled loops and the vocabulary take {taken / 1e6:,.0f} MB"
         )
     counts = count(settings, data, workspace)
     held_out = HeldOut(data.valid.ids, data.tokenizer.eos, data.context) if data.valid else None
@@ -195,7 +197,8 @@ def _joined_counts(counts: Counts) -> NDArray[np.unsignedinteger]:
 def _workspace(settings: NgramSettings, tokens: int, device: str, executor: Executor = EMBEDDED) -> Workspace:
     """Return a workspace in memory if counting fits under the memory cap, or runs on a device; else one on disk.
 
-    Where an executor has workers elsewhere, it is in the folder that all of them see.
+    The cap of one on disk is what the process leaves of the memory. Where an executor has workers elsewhere, it is
+    in the folder that all of them see.
     """
     from chainrule.ngram.estimate.count import bytes_needed
 
@@ -204,7 +207,7 @@ def _workspace(settings: NgramSettings, tokens: int, device: str, executor: Exec
     cap = parse_size(settings.memory) if settings.memory else default_memory()
     if device != "cpu" or bytes_needed(tokens, settings.order) <= cap:
         return Workspace()
-    return Workspace(Path(tempfile.gettempdir()), cap=cap)
+    return Workspace(Path(tempfile.gettempdir()), cap=max(cap - private_memory(), 0))
 
 
 def load(folder: ModelFolder) -> LanguageModel:

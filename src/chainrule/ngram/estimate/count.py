@@ -79,7 +79,8 @@ def count_by_sorting(
     `index` is the type of indices into levels.
     """
     workspace = workspace or Workspace()
-    text = Windows(ids, codes_of_words(vocab_size), bos, eos if context == "line" else -1, _TOKENS_OF_A_STRETCH)
+    stretch = workspace.limited(_TOKENS_OF_A_STRETCH * 8) // 8  # NumPy counts words in a copy of 8 bytes for each
+    text = Windows(ids, codes_of_words(vocab_size), bos, eos if context == "line" else -1, stretch)
     counts = count_windows(text, order, _count_here, workspace, progress, index)
     link_levels(counts, workspace, progress)
     return counts

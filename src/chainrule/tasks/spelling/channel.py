@@ -57,10 +57,10 @@ class Channel:
         insert = np.full((SYMBOLS, SYMBOLS), 6.3)
         np.fill_diagonal(insert, 1.4)  # a letter doubled
         insert[:, vowels] -= 0.8
-        substitute = np.full((SYMBOLS, SYMBOLS), 8.3)
+        substitute = np.full((SYMBOLS, SYMBOLS), 7.0)
         for row in _ROWS:
             for one, other in pairwise(row):
-                _both(substitute, one, other, 6.7)
+                _both(substitute, one, other, 6.0)
         for alike in _ALIKE:
             _both(substitute, alike[0], alike[1], 5.0)
         for one in _VOWELS:

@@ -5,6 +5,9 @@ Each typed word is kept, or corrected to a word of the vocabulary within two edi
     keep a word          ln keep + λ ln p(typed | context)
     correct it to w      ln (1 - keep) + ln p(typed | w) + λ ln p(w | context)
 
+A correction in a line of several words is made only if it is more likely than all other readings together (`SURE`):
+of two words that fit as well, neither is taken.
+
 An unknown word may be right: a name, or a word that the vocabulary lacks. `new` is the share of such words. Half of
 them are forms that the vocabulary makes likely (forms.py), to which a word may be corrected too; of the others, p
 comes from an n-gram model of letters, trained on the vocabulary: new words are spelled like known ones.
@@ -30,13 +33,17 @@ from chainrule.tasks.spelling.forms import likely_forms
 from chainrule.tasks.spelling.words import MOST_EDITS, Lexicon, TypedWord, core_of, in_case_of, words_of
 from chainrule.text.corpus import Corpus
 
-KEEP = 0.9
+KEEP = 0.98
 """The prior probability that a typed word is right, if the vocabulary lacks it."""
-NEW = 0.0001
+KEEP_ALONE = 0.2
+"""The same for a word that is the only one of its line."""
+NEW = 0.001
 """The share of right words that the vocabulary lacks."""
-LM_WEIGHT = 0.7
+SURE = 0.5
+"""A word of several is corrected if the correction is more likely than this."""
+LM_WEIGHT = 0.85
 
-_KNOWN_ERRORS = 0.1  # a word of the vocabulary is so much less often an error than another word
+_KNOWN_ERRORS = 0.3  # a word of the vocabulary is so much less often an error than another word
 _OTHER_CASE = 2.3  # nats: a lower-case letter is typed where the vocabulary has the word only with a capital
 _IMPOSSIBLE = -100.0  # the least ln p, so that one word of probability 0 does not rule out the line
 _REMEMBERED = 1 << 17  # typed words whose choices are kept
@@ -101,7 +108,7 @@ class Corrector:
         lm: LanguageModel,
         *,
         channel: Channel | None = None,
-        keep: float = KEEP,
+        keep: float | None = None,
         new: float = NEW,
         lm_weight: float = LM_WEIGHT,
         beams: int = 6,
@@ -109,6 +116,7 @@ class Corrector:
     ) -> None:
         """`keep` is the prior that a typed word is right, `new` the share of right words that the vocabulary lacks.
 
+        Without `keep` the prior is `KEEP`, and `KEEP_ALONE` for a word that is the only one of its line.
         `lm_weight` is the exponent of the language model's probabilities. A search keeps `beams` readings of a line
         and tries at most `choices` corrections of a word.
         """
@@ -119,14 +127,15 @@ class Corrector:
                 "train one with --tokenizer word:unicode"
             )
         for name, value in (("keep", keep), ("new", new)):
-            if not 0 <= value < 1:
+            if value is not None and not 0 <= value < 1:
                 raise SettingsError(f"{name} should be at least 0 and below 1, not {value}")
         for name, number in (("beams", beams), ("choices", choices)):
             if number < 1:
                 raise SettingsError(f"{name} should be at least 1, not {number}")
         self.channel = channel or Channel.default()
-        self.keep, self.new, self.lm_weight, self.beams, self.choices = keep, new, lm_weight, beams, choices
-        self._choices: dict[str, _Choices] = {}
+        self.new, self.lm_weight, self.beams, self.choices = new, lm_weight, beams, choices
+        self.keep, self.keep_alone = (KEEP, KEEP_ALONE) if keep is None else (keep, keep)
+        self._choices: dict[tuple[str, bool], _Choices] = {}
         self._spelled: dict[str, float] = {}
         self._ids = {word: i for i, word in enumerate(self.lm.tokenizer.words, start=3)}
         forms: dict[str, list[tuple[str, int]]] = {}  # the forms of a word that differ in case, most frequent first
@@ -166,13 +175,17 @@ class Corrector:
             edits = tuple(
                 Edit(word.core_start, word.core_start + len(word.core), word.core, of.words[choice], probability)
                 for word, of, choice, probability in zip(typed, given, taken, probabilities, strict=True)
-                if of.words[choice] != word.core and choice
+                if of.words[choice] != word.core and choice and probability > self._least_probability(word)
             )
             pieces, done = [], 0
             for edit in edits:
                 pieces += [line[done : edit.start], edit.corrected]
                 done = edit.end
             yield Correction(line, "".join([*pieces, line[done:]]), edits)
+
+    def _least_probability(self, word: TypedWord) -> float:
+        """Return how likely a correction must be: of a word that is known to be wrong, or alone, any is taken."""
+        return SURE if self.keep and not word.is_alone else 0.0
 
     def _search(self, lines: Sequence[Sequence[_Choices]]) -> list[tuple[list[int], list[float]]]:
         """Return the choice for each word of each line, and its probability, by beam search."""
@@ -232,10 +245,11 @@ class Corrector:
         """Return the choices for each typed word; those of new words are found together, which is faster."""
         if len(self._choices) >= _REMEMBERED:
             self._choices.clear()
-        new = {word.text: word for word in words if word.text not in self._choices}
+        keys = [(word.text, word.is_alone) for word in words]
+        new = {key: word for key, word in zip(keys, words, strict=True) if key not in self._choices}
         self._spell(new.values())
-        self._choices |= {text: self._find_choices(word) for text, word in new.items()}
-        return [self._choices[word.text] for word in words]
+        self._choices |= {key: self._find_choices(word) for key, word in new.items()}
+        return [self._choices[key] for key in keys]
 
     def _find_choices(self, word: TypedWord) -> _Choices:
         unknown = self.lm.tokenizer.unk
@@ -246,8 +260,9 @@ class Corrector:
         near = self._lexicon.near(lower, MOST_EDITS if known is None else 1)
         near = near[near.distances > 0]
         costs = self._lexicon.costs(lower, near, self.channel)
+        keep = self.keep_alone if word.is_alone else self.keep
         # if keep is 0, all words are known to be wrong
-        wrong = (1 - self.keep) * (_KNOWN_ERRORS if known is not None and self.keep else 1)
+        wrong = (1 - keep) * (_KNOWN_ERRORS if known is not None and keep else 1)
         words, ids, scores, by_model = [word.core], [unknown], [_log(1 - wrong)], [known is not None]
         if known is None:
             scores[0] += self.lm_weight * self._log_new(lower, self._spelled[word.core])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,6 +26,8 @@ class TypedWord:
     core: str
     """The word without punctuation around it; empty for a number, a sign or one letter, which are left alone."""
     core_start: int
+    is_alone: bool = False
+    """True if no other word of the line has a core: a word by itself is often one that someone asks about."""
 
     @property
     def around(self) -> tuple[str, str]:
@@ -45,6 +47,9 @@ def words_of(line: str, splitting: Splitting) -> list[TypedWord]:
         start, core = line.index(text, place), core_of(text)
         words.append(TypedWord(text, start, core, start + text.index(core)))
         place = start + len(text)
+    with_core = [number for number, word in enumerate(words) if word.core]
+    if len(with_core) == 1:
+        words[with_core[0]] = replace(words[with_core[0]], is_alone=True)
     return words
 
 
