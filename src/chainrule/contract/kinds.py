@@ -61,6 +61,7 @@ _BUILT_IN = {
     "elman": "chainrule.training.kinds:ELMAN",
     "lstm": "chainrule.training.kinds:LSTM",
     "gru": "chainrule.training.kinds:GRU",
+    "qrnn": "chainrule.training.kinds:QRNN",
     "transformer": "chainrule.training.kinds:TRANSFORMER",
     "mixture": "chainrule.mixtures.kind:KIND",
     "seq2seq": "chainrule.seq2seq.training:KIND",
@@ -72,7 +73,7 @@ _BUILT_IN = {
 _FORMER_NAMES = {"averaging": "bagofwords"}
 """The present names of kinds that were renamed. Commands, ladders and model folders may have the former ones."""
 _ALSO_CALLED = {
-    "rnn": "elman lstm gru",
+    "rnn": "elman lstm gru qrnn",
     "gpt": "transformer",
     "gpt2": "transformer",
     "llama": "transformer",

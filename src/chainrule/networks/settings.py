@@ -18,6 +18,7 @@ from chainrule.networks.config import (
     CellName,
     FeedforwardConfig,
     HiddenLayersConfig,
+    QrnnConfig,
     RecurrentConfig,
     leaves_open,
     share,
@@ -33,7 +34,8 @@ BLOCK_RATES = {"muon": 0.064, "adam": 0.032, "adamw": 0.032}
 """The learning rate of a Transformer times the square root of its width, by optimiser."""
 
 CELL_RATES = {
-    cell: {"adam": rate, "adamw": rate} for cell, rate in {"elman": 0.048, "gru": 0.16, "lstm": 0.18}.items()
+    cell: {"adam": rate, "adamw": rate}
+    for cell, rate in {"elman": 0.048, "gru": 0.16, "lstm": 0.18, "qrnn": 0.18}.items()
 }
 """The learning rate of each cell times the square root of its units, by optimiser."""
 
@@ -199,13 +201,16 @@ class RecurrentSettings(EngineSettings, RecurrentConfig):
         return named(("embedding", "hidden", "layers"), _RECURRENT_SIZES)
 
     def cost(self, vocab_size: int) -> Cost:
-        widths, gates = self.widths, GATES[self.cell]
-        below = [self.embedding, *widths[:-1]]
-        hidden = sum(gates * (under + width) * width for under, width in zip(below, widths, strict=True))
+        widths = self.widths
+        hidden = sum(self.layer_cost(*pair) for pair in zip([self.embedding, *widths], widths, strict=False))
         if not self.tied:
             return Cost(hidden, vocab_size * widths[-1])
         projection = widths[-1] * self.embedding if widths[-1] != self.embedding else 0
         return Cost(hidden + projection, vocab_size * self.embedding)
+
+    def layer_cost(self, below: int, width: int) -> int:
+        """Return the parameters of a layer of `width` units over one of `below`."""
+        return GATES[self.cell] * (below + width) * width
 
     def awd_share(self, run: RunEstimate) -> float:
         """Return the share of AWD-LSTM's regularisation that a run gets, from 0 to 1."""
@@ -256,6 +261,17 @@ class GruSettings(RecurrentSettings):
     """A GRU and its training."""
 
     cell: Literal["gru"] = setting("gru", "the kind of cells in a layer")
+
+
+@dataclass(frozen=True)
+class QrnnSettings(RecurrentSettings, QrnnConfig):
+    """A quasi-recurrent network and its training."""
+
+    cell: Literal["qrnn"] = setting("qrnn", "the kind of cells in a layer")
+    weight_dropout: float = share(0.0, "share of the weights of a layer left out", chosen=True)
+
+    def layer_cost(self, below: int, width: int) -> int:
+        return GATES[self.cell] * self.kernel * below * width
 
 
 # -- Transformers -----------------------------------------------------------------------------------------
