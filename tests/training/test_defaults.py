@@ -28,7 +28,7 @@ from chainrule.tokens.ids import Encoded
 from chainrule.training.kinds import NetworkKind
 from listening import Listening
 
-KINDS = ("feedforward", "bagofwords", "elman", "lstm", "gru", "transformer")
+KINDS = ("feedforward", "bagofwords", "elman", "lstm", "gru", "qrnn", "transformer")
 LINE = "the cat sat on the mat and the dog sat on the log\n"
 
 

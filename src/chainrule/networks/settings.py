@@ -35,7 +35,7 @@ BLOCK_RATES = {"muon": 0.064, "adam": 0.032, "adamw": 0.032}
 
 CELL_RATES = {
     cell: {"adam": rate, "adamw": rate}
-    for cell, rate in {"elman": 0.048, "gru": 0.16, "lstm": 0.18, "qrnn": 0.18}.items()
+    for cell, rate in {"elman": 0.048, "gru": 0.16, "lstm": 0.18, "qrnn": 0.08}.items()
 }
 """The learning rate of each cell times the square root of its units, by optimiser."""
 
@@ -179,6 +179,12 @@ _RECURRENT_SIZES = (
 )
 """Numbers of an embedding, units of a layer, and layers of recurrent networks."""
 
+_QRNN_SIZES = (
+    *((32, 64, 2), (48, 96, 2), (64, 128, 2), (96, 192, 2), (128, 256, 2)),
+    *((128, 256, 3), (192, 384, 3), (256, 512, 3), (320, 896, 3), (400, 1536, 4)),
+)
+"""The same of quasi-recurrent networks, whose layers are cheaper and remember less: deeper networks are better."""
+
 _FULL_DROPOUT = 0.35
 _FULL_REGULARISATION = {
     "input_dropout": 0.6,
@@ -269,6 +275,9 @@ class QrnnSettings(RecurrentSettings, QrnnConfig):
 
     cell: Literal["qrnn"] = setting("qrnn", "the kind of cells in a layer")
     weight_dropout: float = share(0.0, "share of the weights of a layer left out", chosen=True)
+
+    def sizes(self) -> list[Values]:
+        return named(("embedding", "hidden", "layers"), _QRNN_SIZES)
 
     def layer_cost(self, below: int, width: int) -> int:
         return GATES[self.cell] * self.kernel * below * width

@@ -56,7 +56,7 @@ def gru(Wx: Node, Uh: Node, state: CellState) -> CellState:
     return (_named("h", Add().apply_fwd(new, Multiply().apply_fwd(z, h))),)
 
 
-def qrnn(sums: Node, c: Node) -> CellState:
+def qrnn(sums: Node, c: Node) -> tuple[Node, Node]:
     """The quasi-recurrent network (Bradbury and others 2016): h and c after a step, from W [...; x_t] + b."""
     gates = _gates(sums, 3)
     z = _named("z", Tanh().apply_fwd(gates[0]), "candidate")

@@ -8,6 +8,8 @@ cells.py has the equations of a layer, fused_layer.py computes them fast.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -71,8 +73,9 @@ class Recurrent(Network):
         out_BTD, states = self.input_dropout(embedded_BTD), []
         for i, (layer, state) in enumerate(zip(self.layers, memory.states, strict=True)):
             below_BTD = self.hidden_dropout(out_BTD) if i else out_BTD
+            read: Any = layer.read_by_cells if by_cells else layer
             # h_t = cell(x_t, h_{t-1})
-            out_BTD, state = (layer.read_by_cells if by_cells else layer)(below_BTD, state, lengths_B)
+            out_BTD, state = read(below_BTD, state, lengths_B)
             states.append(state)
         dropped_BTD = self.output_dropout(out_BTD)
         activations = (out_BTD, dropped_BTD) if self.training else None

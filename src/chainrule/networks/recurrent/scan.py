@@ -18,17 +18,15 @@ from torch import Tensor
 
 def scan(a_TBH: Tensor, b_TBH: Tensor, start_BH: Tensor) -> Tensor:
     """Return y_t = a_t ⊙ y_{t-1} + b_t for all times, [T, B, H], where y_0 is the start."""
-    y_TBH: Tensor = _Scan.apply(a_TBH, b_TBH, start_BH)
+    y_TBH: Tensor = _Scan.apply(a_TBH, b_TBH, start_BH)  # type: ignore[no-untyped-call]
     return y_TBH
 
 
 class _Scan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a_TBH: Tensor, b_TBH: Tensor, start_BH: Tensor) -> Tensor:
-        way = by_steps if a_TBH.device.type == "cpu" and not torch.compiler.is_compiling() else by_doubling
-        y_TBH = way(a_TBH, b_TBH, start_BH)
+        y_TBH = _computed(a_TBH, b_TBH, start_BH)
         ctx.save_for_backward(a_TBH, y_TBH, start_BH)
-        ctx.way = way
         return y_TBH
 
     @staticmethod
@@ -37,9 +35,15 @@ class _Scan(torch.autograd.Function):
         (g_TBH,) = gradients
         # G_t = g_t + a_{t+1} ⊙ G_{t+1}, with time reversed; after the last time there is nothing
         after_TBH = torch.cat([torch.zeros_like(a_TBH[:1]), a_TBH[1:].flip(0)])
-        G_TBH = ctx.way(after_TBH, g_TBH.flip(0), torch.zeros_like(start_BH)).flip(0)
+        G_TBH = _computed(after_TBH, g_TBH.flip(0), torch.zeros_like(start_BH)).flip(0)
         before_TBH = torch.cat([start_BH[None], y_TBH[:-1]])
         return G_TBH * before_TBH, G_TBH, a_TBH[0] * G_TBH[0]
+
+
+def _computed(a_TBH: Tensor, b_TBH: Tensor, start_BH: Tensor) -> Tensor:
+    # compiled code would have every step of a loop in it
+    way = by_steps if a_TBH.device.type == "cpu" and not torch.compiler.is_compiling() else by_doubling
+    return way(a_TBH, b_TBH, start_BH)
 
 
 def by_steps(a_TBH: Tensor, b_TBH: Tensor, start_BH: Tensor) -> Tensor:
