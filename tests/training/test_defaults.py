@@ -87,6 +87,13 @@ def test_elman_networks_that_read_a_text_often_are_regularised_their_own_way() -
     assert often["lstm"].weight_dropout > 0 and often["lstm"].schedule == "cosine"
 
 
+def test_a_qrnn_has_the_regularisation_of_an_lstm_but_keeps_its_weights() -> None:
+    often = {kind: chosen(kind, 1e12, tokens=10**5, minutes=5) for kind in ("qrnn", "lstm")}
+    assert often["qrnn"].weight_dropout == 0
+    for name in ("input_dropout", "hidden_dropout", "output_dropout", "alpha", "beta", "clip"):
+        assert getattr(often["qrnn"], name) == getattr(often["lstm"], name) > 0
+
+
 def sizes_of(kind: str) -> list[dict[str, Any]]:
     found = find_kind(kind).settings()
     assert isinstance(found, NeuralSettings)

@@ -282,6 +282,10 @@ class QrnnSettings(RecurrentSettings, QrnnConfig):
     def layer_cost(self, below: int, width: int) -> int:
         return GATES[self.cell] * self.kernel * below * width
 
+    def values_for(self, run: RunEstimate) -> Values:
+        # all its weights lead from inputs, and every part left out cost something (docs/defaults.md)
+        return {**super().values_for(run), "weight_dropout": 0.0}
+
 
 # -- Transformers -----------------------------------------------------------------------------------------
 

@@ -7,5 +7,6 @@ In reading order:
     bag_of_words.py   hidden layers over the mean of all tokens read
     cells.py          one step of an Elman, LSTM, GRU or QRNN cell
     recurrent.py      recurrent networks, made of layers of cells
+    qrnn.py           quasi-recurrent networks: a convolution and a scan
     transformer.py    the Transformer decoder: blocks, attention, positions
 """
