@@ -35,7 +35,7 @@ BLOCK_RATES = {"muon": 0.064, "adam": 0.032, "adamw": 0.032}
 
 CELL_RATES = {
     cell: {"adam": rate, "adamw": rate}
-    for cell, rate in {"elman": 0.048, "gru": 0.16, "lstm": 0.18, "qrnn": 0.08}.items()
+    for cell, rate in {"elman": 0.048, "gru": 0.16, "lstm": 0.18, "qrnn": 0.1}.items()
 }
 """The learning rate of each cell times the square root of its units, by optimiser."""
 
