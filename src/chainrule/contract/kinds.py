@@ -73,7 +73,7 @@ _BUILT_IN = {
 _FORMER_NAMES = {"averaging": "bagofwords"}
 """The present names of kinds that were renamed. Commands, ladders and model folders may have the former ones."""
 _ALSO_CALLED = {
-    "rnn": "elman lstm gru qrnn",
+    "rnn": "elman lstm gru",
     "gpt": "transformer",
     "gpt2": "transformer",
     "llama": "transformer",
