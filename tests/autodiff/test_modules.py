@@ -141,6 +141,20 @@ def gru_steps(Wx: torch.Tensor, U: torch.Tensor, d: torch.Tensor, h: torch.Tenso
     return torch.stack(outputs)
 
 
+def qrnn_steps(sums: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+    outputs = []
+    for z, f, o in (step.chunk(3, dim=-1) for step in sums):
+        c = f.sigmoid() * c + (1 - f.sigmoid()) * z.tanh()
+        outputs.append(o.sigmoid() * c)
+    return torch.stack(outputs)
+
+
+def windows(x: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+    """Return each step beside those before it, by torch's own unfolding."""
+    every = torch.cat([before, x]).unfold(0, len(before) + 1, 1)  # [T, B, D, n]
+    return every.transpose(-1, -2).flatten(-2)
+
+
 TORCH: dict[str, Callable[..., torch.Tensor]] = {
     "Linear": F.linear,
     "Linear without bias": F.linear,
@@ -172,6 +186,8 @@ TORCH: dict[str, Callable[..., torch.Tensor]] = {
     "ElmanLayer": lambda Wx, U, d, h: steps(lambda s, state: (torch.tanh(s),), Wx, U, d, h),
     "LstmLayer": lambda Wx, U, d, h, c: steps(lstm_step, Wx, U, d, h, c),
     "GruLayer": gru_steps,
+    "QrnnLayer": qrnn_steps,
+    "Windows": lambda x, before: windows(x, before.transpose(0, 1)),
     "SplitHeads": lambda x: x.unflatten(-1, (2, 4)).transpose(-3, -2),
     "MergeHeads": lambda x: x.transpose(-3, -2).flatten(-2),
     "Rotate": torch_rotate,

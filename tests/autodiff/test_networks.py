@@ -69,7 +69,7 @@ def test_a_whole_network_has_right_gradients(design: str) -> None:
     assert len(report.inputs) == len(network.parameters)
 
 
-@pytest.mark.parametrize("design", ["lstm", "relu elman"])
+@pytest.mark.parametrize("design", ["lstm", "relu elman", "qrnn"])
 def test_penalties_and_left_out_weights_have_right_gradients(design: str) -> None:
     """The same masks at each call: a small step then sees the function that backward saw."""
     _, network = twins(design, alpha=2.0, beta=1.0, weight_dropout=0.5, embedding_dropout=0.2, output_dropout=0.5)

@@ -7,23 +7,32 @@ from typing import Any
 import numpy as np
 import pytest
 
+from chainrule.autodiff.networks.qrnn import TapeQrnn
 from chainrule.autodiff.networks.recurrent import TapeRecurrent
 from chainrule.autodiff.tape.losses import SoftmaxCrossEntropy
 from chainrule.autodiff.tape.nodes import Value
 from chainrule.autodiff.tape.recurrence import LstmLayer
 from chainrule.autodiff.tape.tape import Tape, no_grad
-from chainrule.networks.config import RecurrentConfig
+from chainrule.networks.config import QrnnConfig, RecurrentConfig
 
 V, B, T = 11, 3, 5
 PLAIN = {"input_dropout": 0.0, "hidden_dropout": 0.0, "output_dropout": 0.0}
-CELLS = [{"cell": "elman"}, {"cell": "elman", "activation": "relu"}, {"cell": "lstm"}, {"cell": "gru"}]
+CELLS = [
+    {"cell": "elman"},
+    {"cell": "elman", "activation": "relu"},
+    {"cell": "lstm"},
+    {"cell": "gru"},
+    {"cell": "qrnn"},
+]
+WHOLE = {"ElmanLayer", "LstmLayer", "GruLayer", "QrnnLayer"}
 
 
 def network(**settings: Any) -> TapeRecurrent:
-    config = RecurrentConfig(embedding=6, hidden=7, layers=2, tied=False, **PLAIN, **settings)
+    kind, design = (TapeQrnn, QrnnConfig) if settings["cell"] == "qrnn" else (TapeRecurrent, RecurrentConfig)
+    config = design(embedding=6, hidden=7, layers=2, tied=False, **PLAIN, **settings)
     randomness = np.random.default_rng(1)
-    tensors = {name: randomness.normal(size=shape) * 0.3 for name, shape in TapeRecurrent.shapes(config, V).items()}
-    return TapeRecurrent(config, V, 0, tensors)
+    tensors = {name: randomness.normal(size=shape) * 0.3 for name, shape in kind.shapes(config, V).items()}
+    return kind(config, V, 0, tensors)
 
 
 def gradients(net: TapeRecurrent, memory: Any, randomness: Any) -> tuple[Any, Any, dict[str, Any], set[str]]:
@@ -43,15 +52,19 @@ def gradients(net: TapeRecurrent, memory: Any, randomness: Any) -> tuple[Any, An
     return features, reading.memory, found, names
 
 
-@pytest.mark.parametrize("settings", [*CELLS, {"cell": "lstm", "learned_start": True}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [*CELLS, {"cell": "lstm", "learned_start": True}, {"cell": "qrnn", "learned_start": True, "kernel": 1}],
+    ids=str,
+)
 @pytest.mark.parametrize("has_memory", [False, True])
 def test_a_whole_layer_is_its_steps(settings: dict[str, Any], has_memory: bool) -> None:
     net = network(**settings)
     memory = net.read(np.full((B, 2), 3), None).memory if has_memory else None
     by_steps = gradients(net, memory, None)
     at_once = gradients(net, memory, np.random.default_rng(0))  # as in training, with nothing dropped
-    assert not by_steps[3] & {"ElmanLayer", "LstmLayer", "GruLayer"}
-    assert len(at_once[3] & {"ElmanLayer", "LstmLayer", "GruLayer"}) == 1  # both ways really ran
+    assert not by_steps[3] & WHOLE
+    assert len(at_once[3] & WHOLE) == 1  # both ways really ran
     np.testing.assert_allclose(at_once[0], by_steps[0], atol=1e-12)
     for new, old in zip(at_once[1].states, by_steps[1].states, strict=True):
         for a, b in zip(new, old, strict=True):

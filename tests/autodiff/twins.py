@@ -11,12 +11,14 @@ import torch
 from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
 from chainrule.autodiff.networks.feedforward import TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
+from chainrule.autodiff.networks.qrnn import TapeQrnn
 from chainrule.autodiff.networks.recurrent import TapeRecurrent
 from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.contract.kinds import TrainingData, find_kind
 from chainrule.networks.bag_of_words import BagOfWords
 from chainrule.networks.feedforward import Feedforward
 from chainrule.networks.network import Network
+from chainrule.networks.recurrent.qrnn import Qrnn
 from chainrule.networks.recurrent.rnn import Recurrent
 from chainrule.networks.transformer.decoder import Transformer
 from chainrule.settings import closed, parse
@@ -25,13 +27,15 @@ from chainrule.tokens.words.tokenizer import WordTokenizer
 
 TOKENIZER = WordTokenizer([letter.encode() for letter in "abcdefgh"])
 V = TOKENIZER.vocab_size
-KINDS = ("feedforward", "bagofwords", "elman", "lstm", "gru", "transformer")
+KINDS = ("feedforward", "bagofwords", "elman", "lstm", "gru", "qrnn", "transformer")
 IN_TORCH: dict[str, type[Network]] = dict.fromkeys(KINDS, Recurrent) | {
+    "qrnn": Qrnn,
     "feedforward": Feedforward,
     "bagofwords": BagOfWords,
     "transformer": Transformer,
 }
 ON_TAPE: dict[str, type[TapeNetwork]] = dict.fromkeys(KINDS, TapeRecurrent) | {
+    "qrnn": TapeQrnn,
     "feedforward": TapeFeedforward,
     "bagofwords": TapeBagOfWords,
     "transformer": TapeTransformer,
@@ -48,6 +52,8 @@ DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "lstm": ("lstm", {"layers": 2}),
     "learned start": ("lstm", {"layers": 2, "learned_start": True, "tied": False}),
     "gru": ("gru", {"layers": 2, "last": 5}),
+    "qrnn": ("qrnn", {"layers": 2, "kernel": 2}),
+    "wide qrnn": ("qrnn", {"layers": 1, "kernel": 4, "learned_start": True, "tied": False}),
     "transformer": ("transformer", {"preset": "fast", "kv_heads": 1, "zero_init": False}),
     "lecture's": ("transformer", {"preset": "lecture", "layers": 1}),
     "gpt2": ("transformer", {"preset": "gpt2"}),
@@ -64,7 +70,7 @@ NO_DROPOUT: dict[str, dict[str, float]] = {
     **{kind: {"dropout": 0.0} for kind in ("feedforward", "bagofwords", "transformer")},
     **{
         kind: {f"{where}_dropout": 0.0 for where in ("input", "hidden", "output")}
-        for kind in ("elman", "lstm", "gru")
+        for kind in ("elman", "lstm", "gru", "qrnn")
     },
 }
 

@@ -33,6 +33,7 @@ DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "relu elman": ("elman", {"embedding": 8, "hidden": 16, "layers": 3, "activation": "relu"}),
     "learned start": ("lstm", {"embedding": 8, "hidden": 16, "learned_start": True, "tied": False}),
     "gru": ("gru", {"embedding": 8, "hidden": 16}),
+    "qrnn": ("qrnn", {"embedding": 8, "hidden": 16, "layers": 2, "learned_start": True}),
 }
 
 

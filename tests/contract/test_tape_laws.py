@@ -24,6 +24,7 @@ DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "relu elman": ("elman", {"activation": "relu"}),
     "learned start": ("lstm", {"learned_start": True, "tied": False, "layers": 1}),
     "gru": ("gru", {"layers": 1, "last": 12}),
+    "qrnn": ("qrnn", {"layers": 2, "kernel": 3}),
     "lecture's transformer": ("transformer", {"preset": "lecture"}),
     "gpt2": ("transformer", {"preset": "gpt2", "slide": 1.0}),
     "llama": ("transformer", {"preset": "llama", "kv_heads": 2, "heads": 4}),

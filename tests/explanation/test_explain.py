@@ -15,6 +15,7 @@ from chainrule.autodiff import Tape
 from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
 from chainrule.autodiff.networks.feedforward import TapeFeedforward, TapeHiddenLayers
 from chainrule.autodiff.networks.network import TapeNetwork
+from chainrule.autodiff.networks.qrnn import TapeQrnn
 from chainrule.autodiff.networks.recurrent import TapeRecurrent
 from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.autodiff.tape.tape import no_grad
@@ -23,7 +24,7 @@ from chainrule.contract.lm import LanguageModel
 from chainrule.errors import DiagnosisError, ModelError
 from chainrule.explanation.networks import NetworkExplanation
 from chainrule.explanation.pictures.prediction import Prediction
-from chainrule.networks.config import BagOfWordsConfig, FeedforwardConfig, RecurrentConfig
+from chainrule.networks.config import BagOfWordsConfig, FeedforwardConfig, QrnnConfig, RecurrentConfig
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.ngram.ngram_model import NgramModel
 from listening import Listening
@@ -35,6 +36,7 @@ NETWORKS: dict[type, type[TapeNetwork]] = {
     FeedforwardConfig: TapeFeedforward,
     BagOfWordsConfig: TapeBagOfWords,
     RecurrentConfig: TapeRecurrent,
+    QrnnConfig: TapeQrnn,
     TransformerConfig: TapeTransformer,
 }
 DESIGNS: dict[str, Any] = {
@@ -47,6 +49,9 @@ DESIGNS: dict[str, Any] = {
     "relu": replace(SMALL, cell="elman", activation="relu"),
     "lstm": replace(SMALL, cell="lstm", layers=2),
     "gru": replace(SMALL, cell="gru", layers=2, tied=False),
+    "qrnn": QrnnConfig(embedding=3, hidden=4, layers=2),
+    "learned start of a wide qrnn": QrnnConfig(embedding=3, hidden=4, layers=1, kernel=3, learned_start=True),
+    "narrow qrnn": QrnnConfig(embedding=3, hidden=4, layers=1, kernel=1, tied=False),
     "learned start": replace(SMALL, cell="lstm", learned_start=True),
     "lecture's transformer": TransformerConfig(preset="lecture", layers=1, width=4, heads=2, hidden=5, window=4),
     "gpt2": TransformerConfig(preset="gpt2", layers=2, width=4, heads=2, hidden=5, window=4),
@@ -81,7 +86,9 @@ def test_the_lecture_s_way_is_the_fast_way(name: str) -> None:
         assert np.allclose(got, parameter.dense_gradient(), rtol=0, atol=1e-12), key
 
 
-@pytest.mark.parametrize(("design", "name"), [("lstm", "what was read"), ("bag", "sum before")])
+@pytest.mark.parametrize(
+    ("design", "name"), [*((cell, "what was read") for cell in ("lstm", "qrnn")), ("bag", "sum before")]
+)
 def test_what_was_read_before_is_data(design: str, name: str) -> None:
     network = made(DESIGNS[design])
     with Tape():

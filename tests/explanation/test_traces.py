@@ -29,6 +29,7 @@ DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "lstm": ("lstm", {"layers": 2}),
     "learned start": ("lstm", {"layers": 1, "learned_start": True, "tied": False}),
     "gru": ("gru", {"layers": 2, "last": 5}),
+    "qrnn": ("qrnn", {"layers": 2}),
     "lecture's": ("transformer", {"preset": "lecture"}),
     "gpt2": ("transformer", {"preset": "gpt2", "context": "stream"}),
     "llama": ("transformer", {"preset": "llama", "heads": 4, "kv_heads": 2, "layers": 2}),

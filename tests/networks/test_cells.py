@@ -50,6 +50,18 @@ def test_an_lstm_by_hand() -> None:
     assert math.isclose(h.item(), sigmoid(3) * math.tanh(expected))
 
 
+def test_a_qrnn_by_hand() -> None:
+    """One unit that sees two inputs, 1 and 3: the sums are 0 · 1 + 1 · 3, 1 · 1 + 0 · 3 and 0 + 2."""
+    W = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
+    b = torch.tensor([0.0, 0.0, 2.0], dtype=torch.float64)
+    inputs, five = torch.tensor([[1.0, 3.0]], dtype=torch.float64), torch.full((1, 1), 5.0, dtype=torch.float64)
+    h, c = cells.qrnn(inputs, five, W, b)
+    f, o = 1 / (1 + math.exp(-1)), 1 / (1 + math.exp(-2))
+    # c = f c + (1 - f) z, h = o c
+    assert math.isclose(c.item(), f * 5 + (1 - f) * math.tanh(3))
+    assert math.isclose(h.item(), o * c.item())
+
+
 def test_rows_that_end_keep_their_state() -> None:
     torch.manual_seed(4)
     weights = CellWeights(torch.randn(2, 3), torch.randn(2, 2), torch.randn(2), torch.randn(2))

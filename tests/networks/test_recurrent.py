@@ -9,7 +9,8 @@ from torch import Tensor
 
 from chainrule.arrays import PAD
 from chainrule.errors import SettingsError
-from chainrule.networks.config import RecurrentConfig, padded_size
+from chainrule.networks.config import QrnnConfig, RecurrentConfig, padded_size
+from chainrule.networks.recurrent.qrnn import Qrnn
 from chainrule.networks.recurrent.rnn import Recurrent, RecurrentMemory
 
 CELLS: list[dict[str, Any]] = [
@@ -17,12 +18,15 @@ CELLS: list[dict[str, Any]] = [
     {"cell": "elman", "activation": "relu"},
     {"cell": "lstm"},
     {"cell": "gru"},
+    {"cell": "qrnn"},
+    {"cell": "qrnn", "kernel": 3},
 ]
 
 
 def made(**settings: Any) -> Recurrent:
     torch.manual_seed(3)
-    return Recurrent(RecurrentConfig(**{"embedding": 3, "hidden": 4, **settings}), VOCABULARY, BOS)
+    network, config = (Qrnn, QrnnConfig) if settings.get("cell") == "qrnn" else (Recurrent, RecurrentConfig)
+    return network(config(**{"embedding": 3, "hidden": 4, **settings}), VOCABULARY, BOS)
 
 
 DESIGNS: list[dict[str, Any]] = [
@@ -98,6 +102,14 @@ def test_parameters(cell: str, gates: int) -> None:
     assert count(layers=2, tied=False) == rows * d + layer(d, m) + layer(m, m) + m * rows + rows
     parts = 2 if cell == "lstm" else 1
     assert count(layers=3, learned_start=True) == count(layers=3) + parts * (m + m + d)
+
+
+@pytest.mark.parametrize("kernel", [1, 2, 3])
+def test_parameters_of_a_qrnn(kernel: int) -> None:
+    """Each layer has three matrices from the last inputs, three biases, and nothing from the state before."""
+    rows, d, m = padded_size(VOCABULARY), 3, 4
+    count = sum(p.numel() for p in made(cell="qrnn", kernel=kernel, layers=2, learned_start=True).parameters())
+    assert count == rows * d + 3 * (kernel * d * m + m + kernel * m * d + d) + (m + d) + rows
 
 
 def test_awd_shape() -> None:

@@ -40,6 +40,7 @@ def more(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
         "anygram": cr.train("anygram", LINES, tokenizer="word"),
         "elman": cr.train("elman", LINES, **SETTINGS | SMALL, tokenizer="word"),
         "gru": cr.train("gru", LINES, layers=2, **SETTINGS | SMALL, tokenizer="word"),
+        "qrnn": cr.train("qrnn", LINES, layers=2, **SETTINGS | SMALL, tokenizer="word"),
         "translator": cr.train("seq2seq", pairs, cell="gru", width=8, layers=1, **SMALL),
         "tagger": cr.train("tagger", place / "tags.txt", width=8, embedding=8, spelling=8, layers=1, **SMALL),
         "filler": cr.train("masked", LINES, width=16, layers=1, heads=2, window=32, **SMALL),
@@ -95,7 +96,7 @@ def refused(response: httpx2.Response, status: int) -> str:
     return message
 
 
-@pytest.mark.parametrize("name", ["elman", "gru", "lstm", "transformer"])
+@pytest.mark.parametrize("name", ["elman", "gru", "lstm", "qrnn", "transformer"])
 def test_networks_are_looked_into_as_by_diagnose(name: str, looking: Running, more: dict[str, Path]) -> None:
     lm = cr.load(more[name])
     for token in (None, 3):
@@ -185,6 +186,12 @@ def test_the_units_of_a_layer_obey_the_equations_of_its_cell(looking: Running) -
     # h_t = (1 - z_t) n_t + z_t h_{t-1}
     mixed = (1 - of["update"][1:]) * of["candidate"][1:] + of["update"][1:] * of["h"][:-1]
     assert mixed == pytest.approx(of["h"][1:], abs=1e-3)
+    found = ask(looking, "/v1/inside", model="qrnn", text=TEXT)
+    of = values(found, found["states"][0]["units"][0]["unit"])
+    # c_t = f_t c_{t-1} + (1 - f_t) z_t,  h_t = o_t c_t
+    mixed = of["forget"][1:] * of["c"][:-1] + (1 - of["forget"][1:]) * of["candidate"][1:]
+    assert mixed == pytest.approx(of["c"][1:], abs=1e-3)
+    assert of["output"] * of["c"] == pytest.approx(of["h"], abs=1e-3)
 
 
 def test_tokens_of_counts_are_spelled_as_those_of_networks(looking: Running) -> None:

@@ -28,7 +28,7 @@ from chainrule.tokens.ids import Encoded
 from chainrule.training.kinds import NetworkKind
 from listening import Listening
 
-KINDS = ("feedforward", "bagofwords", "elman", "lstm", "gru", "transformer")
+KINDS = ("feedforward", "bagofwords", "elman", "lstm", "gru", "qrnn", "transformer")
 LINE = "the cat sat on the mat and the dog sat on the log\n"
 
 
@@ -85,6 +85,13 @@ def test_elman_networks_that_read_a_text_often_are_regularised_their_own_way() -
     assert (often["elman"].layers, often["elman"].weight_dropout, often["elman"].schedule) == (1, 0.0, "linear")
     assert often["elman"].input_dropout == often["elman"].output_dropout == 0.5
     assert often["lstm"].weight_dropout > 0 and often["lstm"].schedule == "cosine"
+
+
+def test_a_qrnn_has_the_regularisation_of_an_lstm_but_keeps_its_weights() -> None:
+    often = {kind: chosen(kind, 1e12, tokens=10**5, minutes=5) for kind in ("qrnn", "lstm")}
+    assert often["qrnn"].weight_dropout == 0
+    for name in ("input_dropout", "hidden_dropout", "output_dropout", "alpha", "beta", "clip"):
+        assert getattr(often["qrnn"], name) == getattr(often["lstm"], name) > 0
 
 
 def sizes_of(kind: str) -> list[dict[str, Any]]:

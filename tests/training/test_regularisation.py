@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.training.test_resume import stopping
 
 import chainrule as cr
+from chainrule.contract.kinds import find_kind
 from chainrule.errors import Interrupted
 from chainrule.networks.config import regularisers, weakened
+from chainrule.networks.regularise import regularise
 from chainrule.networks.settings import FeedforwardSettings, LstmSettings, TransformerSettings
 from chainrule.training.regularisation import MUCH, Overfitting
 
@@ -87,6 +90,30 @@ def test_a_network_is_trained_with_shares_that_are_weaker_and_ends_with_its_own(
     torch_network = cr.train("lstm", ruled_lines(20), tokenizer="char", engine="torch", steps=2, **SMALL).network
     tape_network = cr.train("lstm", ruled_lines(20), tokenizer="char", engine="tape", steps=2, **SMALL).network
     assert torch_network.input_dropout.share == tape_network.config.input_dropout == 0.3
+
+
+KINDS = ("feedforward", "bagofwords", "elman", "lstm", "gru", "qrnn", "transformer")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind in KINDS for name in regularisers(find_kind(kind).settings())]
+)
+def test_at_strength_0_nothing_of_a_network_is_regularised(kind: str, name: str) -> None:
+    """Each dropout and each penalty changes the loss of training, and changes nothing at strength 0."""
+    others = dict.fromkeys(regularisers(find_kind(kind).settings()), 0.0)
+    sizes = {"width": 16, "heads": 2} if kind == "transformer" else {"embedding": 8, "hidden": 16}
+    settings = {**others, name: 0.5, "layers": 2, "batch": 64, **sizes}
+    network = cr.train(kind, ruled_lines(8), tokenizer="char", engine="torch", steps=1, **settings).network
+    inputs_BT = torch.randint(1, 8, (4, 12))
+
+    def loss(strength: float) -> float:
+        regularise(network, strength)
+        with torch.no_grad():
+            found = network.train().loss(inputs_BT, inputs_BT)
+        return float(found.nats + (found.penalty or 0.0))
+
+    assert loss(0.0) == loss(0.0)
+    assert len({loss(0.0), loss(1.0), loss(1.0), loss(1.0)}) > 1
 
 
 def test_weaker_settings_have_weaker_dropout_and_penalties_only() -> None:

@@ -14,6 +14,7 @@ from chainrule.arrays import PAD
 from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
 from chainrule.autodiff.networks.feedforward import TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
+from chainrule.autodiff.networks.qrnn import TapeQrnn
 from chainrule.autodiff.networks.recurrent import TapeRecurrent
 from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.autodiff.tape import attention, losses, modules, moves, recurrence
@@ -21,7 +22,7 @@ from chainrule.autodiff.tape.gradcheck import GradientReport, check
 from chainrule.autodiff.tape.nodes import Array, Node
 from chainrule.autodiff.tape.tape import Module
 from chainrule.errors import AutodiffError
-from chainrule.networks.config import BagOfWordsConfig, FeedforwardConfig, RecurrentConfig
+from chainrule.networks.config import BagOfWordsConfig, FeedforwardConfig, QrnnConfig, RecurrentConfig
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.system.progress import Reports, as_progress
 
@@ -179,11 +180,13 @@ def _of_recurrence(some: Callable[..., Array]) -> Iterator[Case]:
             layer,
             {"Wx": some(4, 2, 3 * gates), "U": some(3 * gates, 3), "d": some(3 * gates), **states},
         )
+    yield _case("QrnnLayer", recurrence.QrnnLayer, {"sums": some(4, 2, 9), "c": some(2, 3)})
 
 
 def _of_moves(some: Callable[..., Array]) -> Iterator[Case]:
     yield _case("Concat", moves.Concat, {"x1": some(3, 2), "x2": some(3, 1), "x3": some(3, 4)})
     yield _case("Stack", lambda: moves.Stack(axis=1), {"x1": some(3, 2), "x2": some(3, 2)})
+    yield _case("Windows", moves.Windows, {"x": some(4, 2, 3), "before": some(2, 2, 3)})
     yield _case("Slice", lambda: moves.Slice(np.s_[..., 1:3]), {"x": some(2, 3, 4)})
     yield _case("Slice of one step", lambda: moves.Slice(np.s_[:, 1]), {"x": some(2, 3, 4)})
     yield _case("Reshape", lambda: moves.Reshape(2, -1), {"x": some(2, 3, 4)})
@@ -207,6 +210,7 @@ def network_cases(seed: int = 0) -> Iterator[Case]:
     """Cases for each kind of network, small enough to check every weight."""
     rng = np.random.default_rng(seed % 2**64)
     small = RecurrentConfig(embedding=3, hidden=4, layers=1)
+    qrnn = QrnnConfig(embedding=3, hidden=4, layers=2, kernel=3, learned_start=True)
     block = TransformerConfig(preset="gpt2", layers=1, width=4, heads=2, hidden=3, window=3)
     llama = replace(block, positions="rotary", norm="rmsnorm", activation="swiglu", kv_heads=1)
     feedforward = FeedforwardConfig(order=4, embedding=3, hidden=4, activation="tanh")
@@ -216,6 +220,7 @@ def network_cases(seed: int = 0) -> Iterator[Case]:
         ("bagofwords, two layers", TapeBagOfWords, bag_of_words),
         ("elman, not tied", TapeRecurrent, replace(small, cell="elman", tied=False)),
         ("lstm, two layers", TapeRecurrent, replace(small, cell="lstm", layers=2)),
+        ("qrnn, two layers, learned start", TapeQrnn, qrnn),
         ("gru, learned start", TapeRecurrent, replace(small, cell="gru", learned_start=True)),
         ("transformer, gpt2", TapeTransformer, block),
         ("transformer, rotary, rmsnorm, swiglu, shared keys", TapeTransformer, llama),

@@ -61,6 +61,7 @@ _BUILT_IN = {
     "elman": "chainrule.training.kinds:ELMAN",
     "lstm": "chainrule.training.kinds:LSTM",
     "gru": "chainrule.training.kinds:GRU",
+    "qrnn": "chainrule.training.kinds:QRNN",
     "transformer": "chainrule.training.kinds:TRANSFORMER",
     "mixture": "chainrule.mixtures.kind:KIND",
     "seq2seq": "chainrule.seq2seq.training:KIND",

@@ -18,7 +18,7 @@ networks are a `Network`: token ids in, features out, and a memory of the tokens
     regularise.py         dropout and penalties for training
     feedforward.py        an n-gram model whose words are vectors
     bag_of_words.py       hidden layers over the mean of all tokens before, whatever their order
-    recurrent/            Elman networks, LSTMs and GRUs
+    recurrent/            Elman networks, LSTMs, GRUs and QRNNs
     transformer/          Transformer decoders and encoders
     seq2seq/              encoder-decoders, whose memory begins from a source
     tagging/              taggers, which read the spelling of words too

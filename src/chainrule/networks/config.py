@@ -17,12 +17,12 @@ from chainrule.settings import left_open, setting
 
 T = TypeVar("T")
 Activation: TypeAlias = Literal["tanh", "sigmoid", "relu"]
-CellName: TypeAlias = Literal["elman", "lstm", "gru"]
+CellName: TypeAlias = Literal["elman", "lstm", "gru", "qrnn"]
 
-GATES: dict[CellName, int] = {"elman": 1, "lstm": 4, "gru": 3}
+GATES: dict[CellName, int] = {"elman": 1, "lstm": 4, "gru": 3, "qrnn": 3}
 """The number of gates of a cell, whose matrices are stacked one below the other."""
-PARTS: dict[CellName, int] = {"elman": 1, "lstm": 2, "gru": 1}
-"""The number of vectors in the state of a cell."""
+PARTS: dict[CellName, int] = {"elman": 1, "lstm": 2, "gru": 1, "qrnn": 1}
+"""The number of vectors in the state of a cell; a QRNN also keeps its last inputs."""
 
 
 # -- fields -----------------------------------------------------------------------------------------------
@@ -225,3 +225,11 @@ class RecurrentConfig(Checked):
         if last is None:
             last = self.embedding if self.tied and self.layers > 1 else self.hidden
         return [self.hidden] * (self.layers - 1) + [last]
+
+
+@dataclass(frozen=True)
+class QrnnConfig(RecurrentConfig):
+    """The configuration of a quasi-recurrent network."""
+
+    cell: Literal["qrnn"] = setting("qrnn", "the kind of cells in a layer")
+    kernel: int = size(2, "tokens that a gate sees: this one and those just before it", most=1000, common=True)

@@ -18,6 +18,7 @@ from chainrule.networks.config import (
     CellName,
     FeedforwardConfig,
     HiddenLayersConfig,
+    QrnnConfig,
     RecurrentConfig,
     leaves_open,
     regularisers,
@@ -34,7 +35,8 @@ BLOCK_RATES = {"muon": 0.064, "adam": 0.032, "adamw": 0.032}
 """The learning rate of a Transformer times the square root of its width, by optimiser."""
 
 CELL_RATES = {
-    cell: {"adam": rate, "adamw": rate} for cell, rate in {"elman": 0.048, "gru": 0.16, "lstm": 0.18}.items()
+    cell: {"adam": rate, "adamw": rate}
+    for cell, rate in {"elman": 0.048, "gru": 0.16, "lstm": 0.18, "qrnn": 0.1}.items()
 }
 """The learning rate of each cell times the square root of its units, by optimiser."""
 
@@ -185,6 +187,12 @@ _RECURRENT_SIZES = (
 )
 """Numbers of an embedding, units of a layer, and layers of recurrent networks."""
 
+_QRNN_SIZES = (
+    *((32, 64, 2), (48, 96, 2), (64, 128, 2), (96, 192, 2), (128, 256, 2)),
+    *((128, 256, 3), (192, 384, 3), (256, 512, 3), (320, 896, 3), (400, 1536, 4)),
+)
+"""The same of quasi-recurrent networks, whose layers are cheaper and remember less: deeper networks are better."""
+
 _FULL_DROPOUT = 0.35
 _FULL_REGULARISATION = {
     "input_dropout": 0.6,
@@ -207,13 +215,16 @@ class RecurrentSettings(EngineSettings, RecurrentConfig):
         return named(("embedding", "hidden", "layers"), _RECURRENT_SIZES)
 
     def cost(self, vocab_size: int) -> Cost:
-        widths, gates = self.widths, GATES[self.cell]
-        below = [self.embedding, *widths[:-1]]
-        hidden = sum(gates * (under + width) * width for under, width in zip(below, widths, strict=True))
+        widths = self.widths
+        hidden = sum(self.layer_cost(*pair) for pair in zip([self.embedding, *widths], widths, strict=False))
         if not self.tied:
             return Cost(hidden, vocab_size * widths[-1])
         projection = widths[-1] * self.embedding if widths[-1] != self.embedding else 0
         return Cost(hidden + projection, vocab_size * self.embedding)
+
+    def layer_cost(self, below: int, width: int) -> int:
+        """Return the parameters of a layer of `width` units over one of `below`."""
+        return GATES[self.cell] * (below + width) * width
 
     def awd_share(self, run: RunEstimate) -> float:
         """Return the share of AWD-LSTM's regularisation that a run gets, from 0 to 1."""
@@ -264,6 +275,24 @@ class GruSettings(RecurrentSettings):
     """A GRU and its training."""
 
     cell: Literal["gru"] = setting("gru", "the kind of cells in a layer")
+
+
+@dataclass(frozen=True)
+class QrnnSettings(RecurrentSettings, QrnnConfig):
+    """A quasi-recurrent network and its training."""
+
+    cell: Literal["qrnn"] = setting("qrnn", "the kind of cells in a layer")
+    weight_dropout: float = share(0.0, "share of the weights of a layer left out", chosen=True)
+
+    def sizes(self) -> list[Values]:
+        return named(("embedding", "hidden", "layers"), _QRNN_SIZES)
+
+    def layer_cost(self, below: int, width: int) -> int:
+        return GATES[self.cell] * self.kernel * below * width
+
+    def values_for(self, run: RunEstimate) -> Values:
+        # all its weights lead from inputs, and every part left out cost something (docs/defaults.md)
+        return {**super().values_for(run), "weight_dropout": 0.0}
 
 
 # -- Transformers -----------------------------------------------------------------------------------------

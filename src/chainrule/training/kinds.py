@@ -28,6 +28,7 @@ from chainrule.networks.settings import (
     GruSettings,
     LstmSettings,
     NeuralSettings,
+    QrnnSettings,
     TransformerSettings,
 )
 from chainrule.networks.word_vectors import Vectors, load_vectors
@@ -278,6 +279,14 @@ LSTM = _recurrent_kind(
     entry=LadderEntry("lstm", ON_LADDER, share=2.0, quick=True),
 )
 GRU = _recurrent_kind("gru", "a recurrent network with two gates", GruSettings, entry=LadderEntry("gru", ON_LADDER))
+QRNN = network_kind(
+    "qrnn",
+    "a recurrent network without products of matrices over time: gates by a convolution",
+    QrnnSettings,
+    torch=f"{_TORCH}.recurrent.qrnn:Qrnn",
+    tape=f"{_TAPE}.qrnn:TapeQrnn",
+    entry=LadderEntry("qrnn", ON_LADDER, standard=False),
+)
 TRANSFORMER = network_kind(
     "transformer",
     "every token looks at those before it",

@@ -36,6 +36,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "elman": _CELLS,
     "lstm": _CELLS,
     "gru": _CELLS,
+    "qrnn": _CELLS,
     "transformer": {"layers": 1, "width": 16, "heads": 2, "window": 16, "steps": 1},
     "mixture": {},
     "seq2seq": {"cell": "gru", "width": 8, "layers": 1, "steps": 1},

@@ -56,6 +56,19 @@ def gru(Wx: Node, Uh: Node, state: CellState) -> CellState:
     return (_named("h", Add().apply_fwd(new, Multiply().apply_fwd(z, h))),)
 
 
+def qrnn(sums: Node, c: Node) -> tuple[Node, Node]:
+    """The quasi-recurrent network (Bradbury and others 2016): h and c after a step, from W [...; x_t] + b."""
+    gates = _gates(sums, 3)
+    z = _named("z", Tanh().apply_fwd(gates[0]), "candidate")
+    f = _named("f", Sigmoid().apply_fwd(gates[1]), "forget")
+    o = _named("o", Sigmoid().apply_fwd(gates[2]), "output")
+    # c_t = f_t ⊙ c_{t-1} + (1 - f_t) ⊙ z_t
+    new = Multiply().apply_fwd(Scale(-1, 1).apply_fwd(f), z)
+    c = _named("c", Add().apply_fwd(Multiply().apply_fwd(f, c), new))
+    # h_t = o_t ⊙ c_t
+    return _named("h", Multiply().apply_fwd(o, c)), c
+
+
 def find_cell(name: CellName, activation: str) -> Cell:
     if name == "elman" and activation == "relu":
         return partial(elman, f=ReLU)

@@ -51,6 +51,29 @@ class Stack(Module):
         return f"stack({_listed(names)})"
 
 
+class Windows(Module):
+    """z_t = [x_{t-n}; ...; x_t]: beside each of the steps x_TBD the n before it, of which the first are before_BND.
+
+    A linear layer on top is a causal convolution.
+    """
+
+    formula = "windows of {1}, {0}"
+
+    def forward(self, x_TBD: Array, before_BND: Array) -> Array:
+        every = np.concatenate([before_BND.swapaxes(0, 1), x_TBD])
+        count, steps = before_BND.shape[1] + 1, len(x_TBD)
+        out = self.empty((*x_TBD.shape[:-1], count * x_TBD.shape[-1]), x_TBD.dtype)
+        return np.concatenate([every[n : n + steps] for n in range(count)], axis=-1, out=out)
+
+    def backward(self, g: Array) -> tuple[Array, ...]:
+        x_TBD, before_BND = (node.out_tensor for node in self.in_modules)
+        steps, before = len(x_TBD), before_BND.shape[1]
+        every = np.zeros((before + steps, *x_TBD.shape[1:]), g.dtype)
+        for n, part in enumerate(np.split(g, before + 1, axis=-1)):
+            every[n : n + steps] += part
+        return every[before:], every[:before].swapaxes(0, 1)
+
+
 class Slice(Module):
     """z = x[where], with `where` as made by np.s_: a gate is np.s_[..., :m], a step in time np.s_[:, t]."""
 

@@ -149,14 +149,53 @@ class GruLayer(_RecurrentLayer):
         return g_TBG, *self._weight_gradients(gU_TBG, h_TBH), dh
 
 
+class QrnnLayer(Module):
+    """c_t = f_t ⊙ c_{t-1} + (1 - f_t) ⊙ z_t and h_t = o_t ⊙ c_t, with z = tanh(...) and f, o = σ(...).
+
+    Its inputs are the sums z, f, o side by side, [T, B, 3H], which need no state, and c_BH; `c_SBH` is the memory
+    before the first time and after each one, S = T + 1.
+    """
+
+    formula = "QRNN of {0}"
+    c_SBH: Array
+
+    def forward(self, sums_TBG: Array, c_BH: Array) -> Array:
+        T, B, G = sums_TBG.shape
+        H, dtype = G // 3, sums_TBG.dtype
+        gates_TBG, c_SBH, h_TBH = (self.empty(shape, dtype) for shape in ((T, B, G), (T + 1, B, H), (T, B, H)))
+        gates_TBG[:] = sums_TBG
+        _activate(gates_TBG, slice(0, H))
+        z, f, o = (gates_TBG[..., n * H : (n + 1) * H] for n in range(3))
+        c_SBH[0] = c_BH
+        for t in range(T):
+            np.subtract(c_SBH[t], z[t], out=c_SBH[t + 1])
+            c_SBH[t + 1] *= f[t]
+            c_SBH[t + 1] += z[t]
+        self.c_SBH, self._gates_TBG = c_SBH, gates_TBG
+        return np.multiply(o, c_SBH[1:], out=h_TBH)
+
+    def backward(self, g: Array) -> tuple[Array | None, ...]:
+        gates_TBG, c_SBH, H = self._gates_TBG, self.c_SBH, g.shape[-1]
+        g_TBG = self.empty(gates_TBG.shape, g.dtype)
+        z, f, o = (gates_TBG[..., n * H : (n + 1) * H] for n in range(3))
+        dz, df, do = (g_TBG[..., n * H : (n + 1) * H] for n in range(3))
+        dc_TBH = g * o
+        for t in reversed(range(len(g) - 1)):
+            dc_TBH[t] += dc_TBH[t + 1] * f[t + 1]
+        np.multiply(dc_TBH * (1 - f), 1 - z**2, out=dz)
+        np.multiply(dc_TBH * (c_SBH[:-1] - z), f * (1 - f), out=df)
+        np.multiply(g * c_SBH[1:], o * (1 - o), out=do)
+        return g_TBG, dc_TBH[0] * f[0]
+
+
 def _activate(sums_BG: Array, tanh: slice | None = None) -> None:
     """Apply σ to all columns in place, and tanh to the columns of one gate: σ(x) = tanh(x / 2) / 2 + 1/2."""
     sums_BG *= 0.5
     if tanh is not None:
-        sums_BG[:, tanh] *= 2
+        sums_BG[..., tanh] *= 2
     np.tanh(sums_BG, out=sums_BG)
-    candidate = None if tanh is None else sums_BG[:, tanh].copy()
+    candidate = None if tanh is None else sums_BG[..., tanh].copy()
     sums_BG *= 0.5
     sums_BG += 0.5
     if tanh is not None:
-        sums_BG[:, tanh] = candidate
+        sums_BG[..., tanh] = candidate

@@ -26,8 +26,8 @@ def diagnose(folder: str, text: str | None, prompt: str | None, as_json: bool, *
 
     The loss of predicting the last token of TEXT, or the most likely one after --prompt, is differentiated with
     respect to the embedding of every token before it and, in a recurrent network, to the state of every layer at
-    every step: a gradient that vanishes on the way back teaches nothing. For an LSTM and a GRU the gates are shown,
-    for a Transformer what each head attends to.
+    every step: a gradient that vanishes on the way back teaches nothing. For an LSTM, GRU or QRNN the gates are
+    shown, for a Transformer what each head attends to.
 
     Steps count from 0, which is <s> (in a stream, </s>). With --json: what --out writes.
     """

@@ -20,15 +20,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from functools import singledispatchmethod
+from functools import partial, singledispatchmethod
 from typing import Any, TypeVar
 
 import numpy as np
 
 from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
-from chainrule.autodiff.networks.cells import CellState, find_cell
+from chainrule.autodiff.networks.cells import CellState, find_cell, qrnn
 from chainrule.autodiff.networks.feedforward import ACTIVATIONS, TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
+from chainrule.autodiff.networks.qrnn import LAYER as QRNN_LAYER
+from chainrule.autodiff.networks.qrnn import TapeQrnn
 from chainrule.autodiff.networks.recurrent import LAYER, TapeRecurrent
 from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.autodiff.tape.attention import ScaledDotProductAttention, SplitHeads
@@ -54,6 +56,7 @@ _LETTERS = {
 }
 """The symbols of weight and bias in a Transformer; those of a block get its number as a superscript."""
 _Named = TypeVar("_Named", bound=Node)
+_Step = TypeVar("_Step")
 
 
 class Prediction:
@@ -126,6 +129,37 @@ class Prediction:
                 x = states[i][0]
         return self._projected(x)
 
+    @features.register
+    def _qrnn(self, network: TapeQrnn, ids: Sequence[int], memory: RecurrentMemory | None) -> Node:
+        first, zeros = memory or network.begin(1), "zeros" if memory is None else "what was read"
+        states = [self._before(network, i, memory)[0] for i in range(network.config.layers)]
+        # the inputs of each layer so far; those before the first token have the numbers 0, -1, ...
+        inputs: list[list[Node]] = [[] for _ in states]
+        for i, (_, before_BKD) in enumerate(first.states):
+            for n, x_D in enumerate(before_BKD[0].astype(np.float64), 1 - before_BKD.shape[1]):
+                inputs[i].append(self._named(("h" + "′" * (i - 1) if i else "e") + subscript(n), Value(x_D, zeros)))
+        for t, token in enumerate(ids, 1):
+            x: Node = self._embed(token, t)
+            for i, c in enumerate(states):
+                inputs[i].append(x)
+                layer, last = "′" * i, inputs[i][-network.config.kernel :]
+                W, b = (
+                    self._parameter(letter + layer, QRNN_LAYER.format(i, name))
+                    for letter, name in (("W", "weight"), ("b", "bias"))
+                )
+                sums = Linear().apply_fwd(Concat().apply_fwd(*last) if len(last) > 1 else x, W, b)
+                x, states[i] = self._with_symbols(layer + subscript(t), partial(qrnn, sums, c))
+        return self._projected(x)
+
+    def _with_symbols(self, ending: str, step: Callable[[], _Step]) -> _Step:
+        """Return the result of a step; its modules that have a symbol are named by it and the ending."""
+        before = len(current_tape())
+        found = step()
+        for module in current_tape().modules[before:]:
+            if module.symbol:
+                self._named(module.symbol + ending, module)
+        return found
+
     def _step(self, network: TapeRecurrent, i: int, x: Node, state: CellState, t: int) -> CellState:
         layer = "′" * i  # primes distinguish the letters of several layers
         W, U, b, d = (
@@ -133,24 +167,21 @@ class Prediction:
             for letter, name in zip("WUbd", ("weight_ih", "weight_hh", "bias_ih", "bias_hh"), strict=True)
         )
         Wx, Uh = Linear().apply_fwd(x, W, b), Linear().apply_fwd(state[0], U, d)
-        before = len(current_tape())
+        cell = find_cell(network.config.cell, network.config.activation)
         # h_t = cell(x_t, h_{t-1})
-        after = find_cell(network.config.cell, network.config.activation)(Wx, Uh, state)
-        for module in current_tape().modules[before:]:
-            if module.symbol:
-                self._named(module.symbol + layer + subscript(t), module)
-        return after
+        return self._with_symbols(layer + subscript(t), partial(cell, Wx, Uh, state))
 
     def _before(self, network: TapeRecurrent, i: int, memory: RecurrentMemory | None) -> CellState:
         """The state of layer i before the first token: data (`memory` or zeros), or a learned start."""
-        symbols = [letter + "′" * i + subscript(0) for letter in "hc"[: PARTS[network.config.cell]]]
+        letters = "c" if network.config.cell == "qrnn" else "hc"[: PARTS[network.config.cell]]
+        symbols = [letter + "′" * i + subscript(0) for letter in letters]
         if memory is None and network.config.learned_start:
             return tuple(self._parameter(symbol, f"starts.{i}", n) for n, symbol in enumerate(symbols))
         name = "zeros" if memory is None else "what was read"
         state = (network.begin(1) if memory is None else memory).states[i]
         return tuple(
             self._named(symbol, Value(part_BH[0].astype(np.float64), name))
-            for symbol, part_BH in zip(symbols, state, strict=True)
+            for symbol, part_BH in zip(symbols, state, strict=False)  # not the inputs that a QRNN keeps
         )
 
     @features.register

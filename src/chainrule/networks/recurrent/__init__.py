@@ -1,9 +1,11 @@
-"""Recurrent networks: Elman networks, LSTMs and GRUs.
+"""Recurrent networks: Elman networks, LSTMs, GRUs and QRNNs.
 
 In reading order:
 
     cells.py         the equations of a cell, one time step at a time
     fused_layer.py   a layer of cells over whole sequences, computed fast
     rnn.py           the network: embeddings, layers, head
+    scan.py          y_t = a_t ⊙ y_{t-1} + b_t for all times at once
+    qrnn.py          quasi-recurrent networks: a convolution and such a scan
     both_ways.py     layers over whole sequences, in one direction or in both
 """

@@ -6,8 +6,10 @@ The weights are laid out as in torch, with the gates of a cell stacked in one ma
     elman    W [H, D]    U [H, H]
     lstm     W [4H, D]   U [4H, H]     input, forget, candidate, output
     gru      W [3H, D]   U [3H, H]     reset, update, candidate
+    qrnn     W [3H, kD]                candidate, forget, output
 
-and each has two biases, b beside W and d beside U. A state is (h,), for an LSTM (h, c).
+and each has two biases, b beside W and d beside U. A state is (h,), for an LSTM (h, c). A QRNN has no U and no d;
+its state is its memory c and the last k-1 inputs.
 """
 
 from __future__ import annotations
@@ -99,6 +101,32 @@ def gru(x_BD: Tensor, state: CellState, weights: CellWeights) -> CellState:
     _, z_BH, n_BH = gru_gates(x_BD, h_BH, weights)
     # h_t = (1 - z_t) ⊙ n_t + z_t ⊙ h_{t-1}
     return ((1 - z_BH) * n_BH + z_BH * h_BH,)
+
+
+class QrnnGates(NamedTuple):
+    """The gates of a QRNN, and the candidate that the forget gate lets in; each [..., H]."""
+
+    candidate: Tensor
+    forget: Tensor
+    output: Tensor
+
+
+def qrnn_gates(sums: Tensor) -> QrnnGates:
+    """Return the gates of a QRNN from W [x_{t-k+1}; ...; x_t] + b: they do not depend on the state before."""
+    z, f, o = sums.chunk(3, dim=-1)
+    return QrnnGates(torch.tanh(z), torch.sigmoid(f), torch.sigmoid(o))
+
+
+def qrnn(inputs_BK: Tensor, c_BH: Tensor, W: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Take a step of a quasi-recurrent network (Bradbury and others 2016), from its last k inputs side by side.
+
+    Return h and c. Nothing is multiplied by a matrix on the way from c_{t-1} to c_t.
+    """
+    z_BH, f_BH, o_BH = qrnn_gates(_affine(inputs_BK, W, b))
+    # c_t = f_t ⊙ c_{t-1} + (1 - f_t) ⊙ z_t
+    c_BH = f_BH * c_BH + (1 - f_BH) * z_BH
+    # h_t = o_t ⊙ c_t
+    return o_BH * c_BH, c_BH
 
 
 def read_by_steps(

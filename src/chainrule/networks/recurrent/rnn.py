@@ -8,7 +8,7 @@ cells.py has the equations of a layer, fused_layer.py computes them fast.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -33,8 +33,7 @@ class Recurrent(Network):
         self.embedding = Embedding(vocab_size, config.embedding, tied=config.tied)
         widths = config.widths
         self.layers = nn.ModuleList(
-            FusedLayer(config.cell, config.activation, below, width, config.weight_dropout)
-            for below, width in zip([config.embedding, *widths], widths, strict=False)
+            self.make_layer(below, width) for below, width in zip([config.embedding, *widths], widths, strict=False)
         )
         self.starts = nn.ParameterList(
             torch.zeros(PARTS[config.cell], width) for width in widths if config.learned_start
@@ -46,6 +45,11 @@ class Recurrent(Network):
         self.input_dropout = VariationalDropout(config.input_dropout)
         self.hidden_dropout = VariationalDropout(config.hidden_dropout)
         self.output_dropout = VariationalDropout(config.output_dropout)
+
+    def make_layer(self, below: int, width: int) -> nn.Module:
+        """Return a layer of `width` units that reads vectors of `below` numbers."""
+        config = self.config
+        return FusedLayer(config.cell, config.activation, below, width, config.weight_dropout)
 
     def table(self) -> Table:
         return Table(self.embedding.weight, self.embedding.scale, "embedding")
@@ -71,10 +75,10 @@ class Recurrent(Network):
         embedded_BTD = self.embedding_dropout(embedded_BTD, ids_BT, len(self.embedding.weight))
         out_BTD, states = self.input_dropout(embedded_BTD), []
         for i, (layer, state) in enumerate(zip(self.layers, memory.states, strict=True)):
-            assert isinstance(layer, FusedLayer)
             below_BTD = self.hidden_dropout(out_BTD) if i else out_BTD
+            read: Any = layer.read_by_cells if by_cells else layer
             # h_t = cell(x_t, h_{t-1})
-            out_BTD, state = (layer.read_by_cells if by_cells else layer)(below_BTD, state, lengths_B)
+            out_BTD, state = read(below_BTD, state, lengths_B)
             states.append(state)
         dropped_BTD = self.output_dropout(out_BTD)
         activations = (out_BTD, dropped_BTD) if self.training else None

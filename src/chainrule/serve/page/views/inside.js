@@ -341,6 +341,9 @@ function overTime(answer) {
 function arithmetic({ input, forget, output, candidate, update, c, h }, t) {
   const shown = (value) => (value < 0 ? `(${figure(value)})` : figure(value));
   if (t === 0) return "";
+  if (c && !input) {
+    return `c = forget · c before + (1 - forget) · candidate = ${shown(forget[t])} · ${shown(c[t - 1])} + ${shown(1 - forget[t])} · ${shown(candidate[t])} = ${figure(c[t])};  h = output · c = ${shown(output[t])} · ${shown(c[t])} = ${figure(h[t])}`;
+  }
   if (c) {
     return `c = forget · c before + input · candidate = ${shown(forget[t])} · ${shown(c[t - 1])} + ${shown(input[t])} · ${shown(candidate[t])} = ${figure(c[t])};  h = output · tanh(c) = ${shown(output[t])} · ${shown(Math.tanh(c[t]))} = ${figure(h[t])}`;
   }
