@@ -25,6 +25,7 @@ from chainrule.networks.settings import NeuralSettings, heads_for
 from chainrule.settings import closed, open_names, parse
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
+from chainrule.training import kinds
 from chainrule.training.kinds import NetworkKind
 from listening import Listening
 
@@ -187,3 +188,28 @@ def test_a_run_by_the_clock_is_resumed_as_it_was_chosen(engine: str, tmp_path: P
     assert again.metrics["steps"] == more
     names = ("embedding", "hidden", "layers", "batch", "learning_rate")
     assert [getattr(again.settings, name) for name in names] == [getattr(lm.settings, name) for name in names]
+
+
+# -- the engine -------------------------------------------------------------------------------------------
+
+
+def engine_chosen(monkeypatch: pytest.MonkeyPatch, kind: str, tape_is: float, **settings: Any) -> str:
+    """Train a network by the clock where the tape is so many times as fast as torch; return the engine it took."""
+    rates = {"torch": 1000.0, "tape": 1000.0 * tape_is}
+    monkeypatch.setattr(kinds, "tokens_per_second", lambda build, data, texts, tried: rates[tried.engine])
+    lm = cr.train(kind, ["a b c d e f"] * 40, tokenizer="word", **{"minutes": 0.01, **settings})
+    return str(lm.settings.engine)
+
+
+def test_the_faster_engine_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert engine_chosen(monkeypatch, "lstm", 1.5) == "tape"
+    assert engine_chosen(monkeypatch, "lstm", 0.7) == "torch"
+    # a Transformer of torch learns more from a token, by Muon
+    assert engine_chosen(monkeypatch, "transformer", 1.5) == "torch"
+    assert engine_chosen(monkeypatch, "transformer", 2.5) == "tape"
+
+
+def test_an_engine_is_kept_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert engine_chosen(monkeypatch, "lstm", 1.5, engine="torch") == "torch"
+    assert engine_chosen(monkeypatch, "lstm", 1.5, optimiser="muon") == "torch"  # which the tape does not have
+    assert engine_chosen(monkeypatch, "lstm", 1.5, minutes=None, steps=2) == "torch"  # the same on every machine

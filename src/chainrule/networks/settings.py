@@ -121,8 +121,12 @@ class EngineSettings(NeuralSettings):
     GROUPS: ClassVar[Groups] = {"hardware": ("engine",)}
 
     engine: Literal["auto", "torch", "tape"] = setting(
-        "auto", "the library that computes: torch, or the tape, in NumPy; auto: torch where it is installed"
+        "auto",
+        "the library that computes: torch, or the tape, in NumPy; auto: the faster one of a run by the clock "
+        "on a CPU, otherwise torch where it is installed",
     )
+    TAPE_WORTH: ClassVar[float] = 1.0
+    """How much a token that is learned on the tape is worth, beside one that torch learns."""
 
     @property
     def chosen_engine(self) -> Literal["torch", "tape"]:
@@ -341,6 +345,8 @@ class BlockSettings(NeuralSettings, TransformerConfig):
 @dataclass(frozen=True)
 class TransformerSettings(BlockSettings, EngineSettings, WindowSettings):
     """A Transformer and its training."""
+
+    TAPE_WORTH = 0.5  # without Muon it needs about twice as many tokens (docs/defaults.md)
 
 
 MASKED_SHARE = 0.15

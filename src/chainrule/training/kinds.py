@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from chainrule.contract.kinds import Kind, LadderEntry, TrainingData
 from chainrule.contract.lm import Context
 from chainrule.decode.generate import sample_text
-from chainrule.errors import MissingExtraError
+from chainrule.errors import MissingExtraError, SettingsError
 from chainrule.folder import TEXT, ModelFolder
 from chainrule.networks.config import count_parameters
 from chainrule.networks.defaults import complete, in_words, remembered, with_time
@@ -136,7 +136,7 @@ class NetworkKind:
 
     def _train(self, settings: Any, data: TrainingData) -> Any:
         began = time.perf_counter()
-        settings = self._chosen(settings.with_chosen_engine(), data, began)
+        settings = self._chosen(settings, data, began)
         vectors = load_vectors(settings.vectors, data.tokenizer) if settings.vectors else None
         engine = self.build(settings, data, vectors)
         if vectors is not None:
@@ -154,15 +154,39 @@ class NetworkKind:
         """Return the settings with a value for each that is left open: of the checkpoint, or chosen now."""
         team = current_team()
         if (then := team.agree(_settings_of_checkpoint(data))) is not None:
-            return remembered(settings, then)
-        limited, seconds = with_time(settings), None
-        if limited.minutes is not None:
-            seconds = team.agree(60 * limited.minutes - (time.perf_counter() - began))
+            if getattr(settings, "engine", None) == "auto":
+                settings = replace(settings, engine=then["engine"])
+            return remembered(settings.with_chosen_engine(), then)
+        limited = with_time(settings)
+
+        def seconds_left() -> float | None:
+            if limited.minutes is None:
+                return None
+            seconds: float = team.agree(60 * limited.minutes - (time.perf_counter() - began))
+            return seconds
+
         speed = partial(tokens_per_second, self.build, data, self.texts(settings, data))
-        chosen = complete(limited, data, speed, seconds)
+        chosen = complete(limited.with_chosen_engine(), data, speed, seconds_left())
+        if self._may_change_engine(limited, data):
+            on_tape = replace(chosen, engine="tape")
+            if speed(on_tape) * limited.TAPE_WORTH > speed(chosen):
+                data.progress.note(f"{self.name}: engine=tape, which is faster than torch here")
+                chosen = complete(replace(limited, engine="tape"), data, speed, seconds_left())
         if words := in_words(settings, chosen):
             data.progress.note(f"{self.name}: chosen {words}")
         return chosen
+
+    def _may_change_engine(self, settings: Any, data: TrainingData) -> bool:
+        """Return True if the tape may take the place of torch: on a CPU, by the clock, where no engine is set."""
+        is_open = getattr(settings, "engine", None) == "auto" and settings.chosen_engine == "torch"
+        if not is_open or settings.minutes is None or data.device != "cpu" or processes() > 1:
+            return False
+        on_tape = replace(settings, engine="tape")
+        try:
+            self.engine(on_tape).check(on_tape, data.device)
+        except SettingsError:
+            return False
+        return True
 
     def registered(self, summary: str, **others: Any) -> Kind:
         """Return the kind as it is registered: `others` are its task, its tokenizer, its ladder, and so on."""
