@@ -167,4 +167,4 @@ def test_counts_are_for_ngram_models(run: Run, tmp_path: Path) -> None:
     assert run("train", "anygram", "--tokenizer", "word", text, "--out", tmp_path / "m").code == 0
     ran = run("inspect", tmp_path / "m", "--counts")
     assert ran.code == 2
-    assert "--counts is for models of the kind ngram, not anygram" in ran.err
+    assert "--counts is for models of the kind ngram, not anygram; chainrule train ngram --set" in ran.err
