@@ -167,7 +167,10 @@ def _print_predictions(screen: Console, described: dict[str, Any]) -> None:
 
 
 def _print_ngrams(screen: Console, ngrams: dict[str, Any]) -> None:
-    context, rows = " ".join(ngrams["context"]), ngrams["rows"]
+    tokens, rows = ngrams["context"], ngrams["rows"]
+    context = ("" if any(token.startswith(" ") for token in tokens) else " ").join(
+        tokens
+    )  # spaces may be in tokens
     after = f"after {context!r}" if context else "by themselves"
     if not rows:
         say(screen, f"no n-gram of the model goes on {after}")
