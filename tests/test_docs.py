@@ -120,6 +120,33 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert (path.parent / target).exists(), f"{path.name} links to {target}"
 
 
+def anchor(heading: str) -> str:
+    """Return the anchor that code hosts give to a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def sections(path: Path) -> dict[str, str]:
+    """Return the text of each section of a page by its anchor."""
+    code = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+    page = code.sub("", path.read_text(encoding="utf-8"))
+    parts = re.split(r"^#+ (.*)$", page, flags=re.MULTILINE)[1:]
+    return {anchor(heading): text for heading, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def test_figures_of_the_readme_lead_to_the_command_that_gives_them() -> None:
+    """A link to a page of several sections names one that exists; a result's section has its command."""
+    links = re.findall(r"\]\(([^)#]+\.md)#?([^)]*)\)", README)
+    for target, name in links:
+        found = sections(ROOT / target)
+        assert name in found or not name, f"README.md links to {target}#{name}"
+        if target.startswith("benchmarks/"):
+            assert re.search(r"`[^`]*(python -m|chainrule|make) [^`]+`", found[name]), (
+                f"{target}#{name}: no command"
+            )
+    assert sum(target.startswith("benchmarks/") for target, _ in links) >= 5
+    assert len(README.splitlines()) < 120
+
+
 def test_the_lectures_page_names_files_functions_and_options_that_exist() -> None:
     page = (ROOT / "docs" / "lectures.md").read_text(encoding="utf-8")
     options = {option for verb in VERBS for parameter in verb.params for option in parameter.opts}

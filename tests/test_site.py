@@ -132,6 +132,22 @@ def test_pages_fit_a_phone(site: Path, browser: Any, name: str) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+CODE = """Array.from(document.querySelectorAll(SELECTOR)).filter(one => one.scrollWidth > one.clientWidth)
+    .map(one => one.textContent.slice(0, 60))"""
+
+
+@pytest.mark.parametrize("name", ["docs/cli/predict", "docs/tasks", "docs/tutorials/student", "docs/diagnostics"])
+def test_code_is_not_cut(site: Path, browser: Any, name: str) -> None:
+    """Every block is as wide as its text in a wide window, and commands are on a phone."""
+    page = browser.new_page(viewport={"width": 1280, "height": 844})
+    page.goto((site / f"{name}.html").as_uri(), timeout=PATIENCE)
+    assert page.evaluate(CODE.replace("SELECTOR", "'pre'")) == []
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate(CODE.replace("SELECTOR", "'.highlight-sh pre, .highlight-bash pre'")) == []
+    sun, contents = (page.locator(f".header-right {icon}").bounding_box() for icon in (".theme-toggle", ".icon"))
+    assert contents is None or contents["x"] - (sun["x"] + sun["width"]) >= 8  # a short page has no contents
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
     "name", ["docs/README", "docs/tutorials/student", "docs/reference/models", "source/Makefile"]

@@ -96,6 +96,38 @@ def test_labels_are_measured(run: Run, model: Path, tmp_path: Path) -> None:
     assert "average precision 1.000 (0.500 in a random order)" in run(*words).out
 
 
+@pytest.mark.parametrize("how", [(), ("--threshold", "0"), ("--json",), ("--labels", "odd")])
+def test_mostly_unknown_words_are_noted(
+    run: Run, model: Path, bpe_model: Path, tmp_path: Path, how: tuple[str, ...]
+) -> None:
+    """Three of the four words are unknown: 75 %; half of them would be no news."""
+    suffix = ".jsonl" if "--labels" in how else ".log"
+    strange, usual = tmp_path / f"strange{suffix}", tmp_path / f"usual{suffix}"
+    for path, lines in (strange, ["kernel panic", "i halted"]), (usual, ["kernel love", "i halted"]):
+        records = "".join(json.dumps({"text": line, "odd": line[0] == "i"}) + "\n" for line in lines)
+        path.write_text(records if suffix == ".jsonl" else "".join(f"{line}\n" for line in lines))
+    (note,) = run("anomalies", model, strange, *how).err.splitlines()
+    assert note.startswith("note: 75% of the words are unknown to the model")
+    assert "train it on lines such as these, or with --tokenizer bpe" in note
+    assert run("anomalies", model, usual, *how).err == ""
+    assert run("anomalies", bpe_model, strange, *how).err == ""
+
+
+def test_mostly_unknown_words_are_noted_of_a_log_that_grows(model: Path, tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("kernel panic\n")
+    command = [sys.executable, "-m", "chainrule", "anomalies", str(model), str(log), "--follow"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert next_ids(process, 1) == ["1"]
+        with log.open("a") as file:
+            file.write("kernel halted\n")
+        assert next_ids(process, 1) == ["2"]
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    notes = [line for line in errors.decode().splitlines() if line.startswith("note:")]
+    assert len(notes) == 1 and notes[0].startswith("note: 100% of the words are unknown to the model")
+
+
 def test_bad_input_is_one_line(fails: Fails, model: Path, log: Path, tmp_path: Path) -> None:
     assert "--follow reads a log that grows" in fails("anomalies", model, "-", "--follow")
     assert "text has no labels" in fails("anomalies", model, log, "--labels", "odd")

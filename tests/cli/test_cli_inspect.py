@@ -161,10 +161,16 @@ def test_without_counts_the_table_says_how_to_have_them(run: Run, model: Path) -
     assert "bigrams" not in ran.json
 
 
+def test_a_context_of_subwords_is_shown_as_its_text(run: Run, bpe_model: Path) -> None:
+    """Its tokens are "i", " love" and so on: one space stands between words, not two."""
+    shown = run("inspect", bpe_model, "--counts", "--prompt", "i love").out
+    assert "after 'i love'" in shown or "after ' love'" in shown
+
+
 def test_counts_are_for_ngram_models(run: Run, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("i love cats\ni love dogs\n", encoding="utf-8")
     assert run("train", "anygram", "--tokenizer", "word", text, "--out", tmp_path / "m").code == 0
     ran = run("inspect", tmp_path / "m", "--counts")
     assert ran.code == 2
-    assert "--counts is for models of the kind ngram, not anygram" in ran.err
+    assert "--counts is for models of the kind ngram, not anygram; chainrule train ngram --set" in ran.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -129,6 +130,17 @@ def test_keystrokes_saved_of_several_models(run: Run, mle_model: Path, model: Pa
     shown = run("predict", mle_model, "--evaluate", toy, "--lines", "1").out
     assert "saved" in shown and "%" in shown
     assert strict_json(run("predict", mle_model, "--evaluate", toy, "--lines", "1", "--json").out)["lines"] == 1
+
+
+def test_every_column_of_the_table_is_explained(run: Run, mle_model: Path, toy: Path) -> None:
+    """Below the table: the shares, and the star of bits per byte; in the help: each column."""
+    heading, _, _, explained, star = run("predict", mle_model, "--evaluate", toy, "--lines", "1").out.splitlines()
+    for column in ("saved", "taken", "without context", "at most"):
+        assert column in heading and f"{column}: " in explained
+    assert star.startswith("* a lower bound")
+    shown = run("predict", "--help").out
+    for column in ("bits/byte", "saved", "keys", "characters", "taken", "without context", "at most"):
+        assert column in heading and re.search(rf"^ +{column}  +\w", shown, re.MULTILINE)
 
 
 def test_bad_input_is_one_line(fails: Fails, model: Path, tmp_path: Path) -> None:

@@ -84,7 +84,9 @@ def test_misuse_names_the_verb(tagger: Path, tmp_path: Path, run: Run, fails: Fa
     assert "a model of the kind tagger tags words: use chainrule tag" in fails("score", tagger, corpus)
     assert "use chainrule tag" in fails("inspect", tagger, "--prompt", "the")
     assert run("inspect", tagger).code == 0
-    assert "kind ngram predicts text: use chainrule generate" in fails("tag", tmp_path / "lm", corpus)
+    refused = fails("tag", tmp_path / "lm", corpus)
+    assert "kind ngram predicts text: use chainrule generate" in refused
+    assert refused.rstrip().endswith("chainrule train tagger makes one for this")
     assert "several tasks" in fails("evaluate", tagger, tmp_path / "lm", corpus)
     told = fails("train", "tagger", corpus, "--out", tmp_path / "x")
     assert "some.txt, line 1, column 1: expected word/TAG, found 'i'" in told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -137,6 +138,81 @@ def test_a_view_without_models_says_how_to_make_one(opened: Opened) -> None:
         ("fill", "chainrule train masked"),
     ):
         assert command in opened.go(view).inner_text("main")
+
+
+def test_a_view_that_no_model_can_do_is_marked_with_the_reason(opened: Opened) -> None:
+    body = json.dumps({"object": "list", "data": [{"id": "t", "kind": "tagger", "verb": "tag"}]})
+    opened.page.route("**/v1/models", lambda route: route.fulfill(body=body, content_type="application/json"))
+    page = opened.go("runs")
+    off = {link.inner_text(): link.get_attribute("title") for link in page.locator("nav a[aria-disabled]").all()}
+    assert set(off) == {"Write", "Read", "Tree", "Translate", "Fill"}
+    assert off["Fill"] == "This view needs a masked model, and none is served."
+    opened.page.unroute("**/v1/models")
+    assert opened.go("tokens").locator("nav a[aria-disabled]").count() == 0
+
+
+def test_what_has_probability_zero_has_no_bits(opened: Opened) -> None:
+    """A model of maximum likelihood gives 0 to a pair of words that it has not seen: JSON has -9999 for ln 0."""
+
+    def impossible(route: Any) -> None:
+        found = route.fetch().json()
+        if found["model"] == "words":
+            found |= {"bits": None, "bits_per_byte": None, "perplexity": None}
+            found["tokens"][1] |= {"log_prob": -9999.0, "bits": 9999.0}
+        route.fulfill(body=json.dumps(found), content_type="application/json")
+
+    opened.page.route("**/v1/score", impossible)
+    page = opened.go("read", models="words,ngram", text="the cat sat")
+    totals = page.inner_text("[aria-label=Totals] tbody")
+    assert "not possible for this model" in totals.splitlines()[0]
+    page.locator("[data-word='1']").first.hover()
+    assert "words not possible for this model, ngram " in page.inner_text(".readout")
+    assert "not possible for words" in page.inner_text(".spans:nth-child(2)")
+    assert "∞" not in page.inner_text("main")
+    opened.page.route(
+        "**/v1/inside",
+        lambda route: route.fulfill(
+            body=json.dumps(route.fetch().json() | {"probability": 0.0, "bits": 9999.0}),
+            content_type="application/json",
+        ),
+    )
+    page = opened.go("inside", model="ngram", text="the cat")
+    assert "a probability of 0: it is not possible for this model." in page.inner_text(".sentence")
+
+
+def test_tokens_that_cannot_come_next_are_not_listed(opened: Opened) -> None:
+    def one(route: Any) -> None:
+        found = route.fetch().json()
+        for token in found["tokens"][1:]:
+            token |= {"p": 0.0, "q": 0.0}
+        route.fulfill(body=json.dumps(found | {"kept": 1}), content_type="application/json")
+
+    opened.page.route("**/v1/next", one)
+    page = opened.go("write", model="ngram", prompt="the")
+    page.wait_for_selector(".next li")
+    assert page.locator(".next li").count() == 1
+    assert "One token may be chosen" in page.inner_text("main")
+
+
+@pytest.mark.parametrize(("view", "model"), [("fill", "filler"), ("tag", "tagger")])
+def test_inside_leads_from_other_models_to_their_view(view: str, model: str, opened: Opened) -> None:
+    page = opened.go("inside", model=model)
+    assert page.locator("main .problem").count() == 0
+    assert page.inner_text(".found a") == view.capitalize()
+    page.click(".found a")
+    opened.settled(view)
+    assert opened.params()["model"] == model
+
+
+@pytest.mark.parametrize("view", ["read", "tokens"])
+def test_tables_are_not_cut_on_a_phone(view: str, opened: Opened) -> None:
+    opened.page.set_viewport_size({"width": 390, "height": 844})
+    page = opened.go(view, **STATES[view])
+    page.wait_for_selector("main .scroll table")
+    cut = "Array.from(document.querySelectorAll('main .scroll'), one => one.scrollWidth - one.clientWidth)"
+    assert max(opened.script(cut)) <= 0
+    above = "document.getElementById('theme').getBoundingClientRect().bottom"
+    assert opened.script(f"{above} < document.querySelector('nav a').getBoundingClientRect().top")
 
 
 def test_a_key_is_asked_for_once(browser: Any, server: Running) -> None:
@@ -424,7 +500,7 @@ def test_the_spans_where_models_differ_are_the_librarys(opened: Opened, server: 
     assert titles == ["Where ngram beats lstm most", "Where lstm beats ngram most"]
     page.locator(".spans button").first.click()
     assert page.locator(".paper .marked").count() >= 2
-    assert "bits by ngram" in page.inner_text(".readout")
+    assert re.search(r"ngram [\d.]+ bits", page.inner_text(".readout"))
 
 
 # -- tree, tokens -----------------------------------------------------------------------------------------

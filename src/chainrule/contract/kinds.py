@@ -375,12 +375,14 @@ class Workers:
 
 
 def check_task(content: ModelFolder, tasks: Collection[str]) -> None:
-    """Refuse a model that is for another task, and name the verb that takes it."""
+    """Refuse a model that is for another task, and name the verb that takes it and a kind that is right here."""
     name = present_name(content.kind)
     if name in kind_names() and (task := task_of(name)).name not in tasks:
-        raise ModelError(
+        refused = (
             f"{content.path}: a model of the kind {name} {task.does}: use chainrule {task.verb} {content.path}"
         )
+        right = next((kind for kind in kind_names() if task_of(kind).name in tasks), None)
+        raise ModelError(refused if right is None else f"{refused}; chainrule train {right} makes one for this")
 
 
 def load_content(content: ModelFolder) -> Model:

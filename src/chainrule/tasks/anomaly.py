@@ -34,7 +34,7 @@ from chainrule.evaluation.surprisal import SurprisingToken, coloured_text, surpr
 from chainrule.system.display import number as written
 from chainrule.system.display import to_html
 from chainrule.system.parallel import in_order
-from chainrule.system.progress import Reports, as_progress
+from chainrule.system.progress import Progress, Reports, as_progress
 from chainrule.text.batches import RecordBatch, line_ends, record_batches
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import Cleaning, form_of
@@ -45,6 +45,8 @@ from chainrule.tokens.base import line_bounds
 
 By = Literal["mean", "total"]
 _LONGEST_LINE = 1 << 20  # bytes of an incomplete line; a longer one counts as a line
+_MOST_UNKNOWN = 0.5
+"""The share of unknown tokens above which the bits of lines tell little: to the model they are all one token."""
 
 
 class SurprisingWord(NamedTuple):
@@ -110,12 +112,13 @@ def anomalies(
     ('close fire', 'fire')
     """
     ranking = Ranking(LanguageModel.expect(lm), top, threshold, by)
-    corpus = as_corpus(texts)
-    with as_progress(progress).task("scoring", corpus.size(), "B") as task:
+    corpus, unknown, reports = as_corpus(texts), UnknownTokens(lm), as_progress(progress)
+    with reports.task("scoring", corpus.size(), "B") as task:
         batches = record_batches(corpus, tokens_at_once(lm))
-        for batch in scored_batches(lm, batches, is_one_file=len(corpus.paths) <= 1):
+        for batch in unknown.counted(scored_batches(lm, batches, is_one_file=len(corpus.paths) <= 1)):
             ranking.add(batch)
             task.advance(len(batch.records.block))
+    unknown.note(reports)
     return ranking.ranked()
 
 
@@ -161,6 +164,32 @@ class Ranking:
     def _anomaly(self, bits: float, record: ScoredRecord) -> Anomaly:
         tokens = surprising_tokens(self.lm.tokenizer, record, mask_variables if is_masked(self.lm) else None)
         return Anomaly(record.id, record.text, bits, tuple(tokens))
+
+
+class UnknownTokens:
+    """The share of the tokens of some lines that a model does not know."""
+
+    def __init__(self, lm: LanguageModel) -> None:
+        self.lm, self.tokens, self.unknown = lm, 0, 0
+
+    def counted(self, batches: Iterable[ScoredBatch]) -> Iterator[ScoredBatch]:
+        """Yield the batches, and count their tokens; ends of lines are not counted."""
+        tokenizer = self.lm.tokenizer
+        for batch in batches:
+            self.tokens += int(np.count_nonzero(batch.ids != tokenizer.eos))
+            if tokenizer.unk is not None:
+                self.unknown += int(np.count_nonzero(batch.ids == tokenizer.unk))
+            yield batch
+
+    def note(self, progress: Progress) -> None:
+        """Note if the model knows few of the tokens, and what to do."""
+        if self.unknown <= _MOST_UNKNOWN * self.tokens:
+            return
+        what = "words" if self.lm.tokenizer.name.startswith("word") else "tokens"
+        progress.note(
+            f"{self.unknown / self.tokens:.0%} of the {what} are unknown to the model, so that it can hardly tell "
+            "lines apart: train it on lines such as these, or with --tokenizer bpe, which spells unknown words"
+        )
 
 
 def scored_batches(
@@ -289,7 +318,9 @@ class Detection:
         return {**asdict(self), "random_average_precision": self.baseline}
 
 
-def detect(lm: LanguageModel, corpus: Corpus, labels: str, *, by: By = "mean") -> Detection:
+def detect(
+    lm: LanguageModel, corpus: Corpus, labels: str, *, by: By = "mean", progress: Reports = False
+) -> Detection:
     """Measure how well surprisal finds the records that the field `labels` marks as anomalies."""
     if any(form_of(path) == "text" for path in corpus.paths) or not corpus.paths:
         raise CorpusError(
@@ -300,12 +331,14 @@ def detect(lm: LanguageModel, corpus: Corpus, labels: str, *, by: By = "mean") -
         fields, name = Fields(corpus.fields.text, labels), corpus.name_of(path)
         records = read_records(path, name, fields, corpus.cleaning)
         given += [(record.label, f"{name}: record {record.number}") for record in records]
-    batches = scored_batches(LanguageModel.expect(lm), record_batches(corpus, tokens_at_once(lm)))
+    unknown = UnknownTokens(LanguageModel.expect(lm))
+    batches = unknown.counted(scored_batches(lm, record_batches(corpus, tokens_at_once(lm))))
     scores = np.concatenate([batch.surprisals(by) for batch in batches])
     is_anomaly = np.asarray([_truth(label, place, labels) for label, place in given])
     if is_anomaly.all() or not is_anomaly.any():
         which = "are anomalies" if is_anomaly.all() else "are normal"
         raise CorpusError(f'{corpus.name}: by its field "{labels}" all records {which}; both are needed to measure')
+    unknown.note(as_progress(progress))
     found = average_precision(scores, is_anomaly), auroc(scores, is_anomaly)
     return Detection(len(scores), int(is_anomaly.sum()), *found)
 

@@ -50,7 +50,7 @@ def anomalies(folder: str, log: str, follow: bool, labels: str | None, as_json: 
     A line is a line of a text file, or a record of a .jsonl, .csv, .tsv or .parquet file. The most surprising come
     first; words of 10 bits or more are coloured on a terminal, and stand in «» elsewhere. With --json: an object
     per line, with the bits of each token and where it is in the text, in characters. A model that was trained with
-    --mask reads times, numbers and addresses as zeros here too.
+    --mask reads times, numbers and addresses as zeros here too. A note says if the model does not know most words.
 
     With --follow, what LOG has already is ranked first; then lines are shown as they come, if they reach the
     threshold, or without one, if they are among the N most surprising so far. A log that is rotated or cut is read
@@ -89,9 +89,11 @@ def _rank(ranking: Ranking, corpus: cr.Corpus, as_json: bool) -> None:
         how: Any = {"threshold": ranking.threshold, "by": ranking.by, "progress": progress}
         _show(screen, task.anomalies(lm, corpus, ranking.top, **how), as_json=as_json)
     else:
+        unknown = task.UnknownTokens(lm)
         batches = record_batches(corpus, tokens_at_once(lm))
-        for batch in task.scored_batches(lm, batches, is_one_file=len(corpus.paths) <= 1):
+        for batch in unknown.counted(task.scored_batches(lm, batches, is_one_file=len(corpus.paths) <= 1)):
             _show(screen, _unranked(ranking).add(batch), as_json=as_json)
+        unknown.note(progress)
     corpus.note_losses(progress)
 
 
@@ -107,22 +109,25 @@ def _follow(ranking: Ranking, path: Path, encoding_errors: Any, as_json: bool) -
     from chainrule.tasks import anomaly as task
     from chainrule.text.files import Cleaning, form_of
 
-    cleaning, progress = Cleaning(encoding_errors), terminal_progress()
+    cleaning, progress, unknown = Cleaning(encoding_errors), terminal_progress(), task.UnknownTokens(ranking.lm)
     screen, is_ranked = console(), ranking.top is None  # or once the lines that were there at first are shown
+    is_old = True  # until all lines that were there at first are read
     if not path.is_file() or form_of(path) != "text" or path.suffix.lower() in (".gz", ".zst"):
         raise CorpusError(f"{path}: --follow reads a file of plain text, which is there")
 
     def wait() -> bool:
-        nonlocal is_ranked
+        nonlocal is_ranked, is_old
         if not is_ranked:
             _show(screen, ranking.ranked(), as_json=as_json)
             sys.stdout.flush()
-        is_ranked = True
+        if is_old:
+            unknown.note(progress)
+        is_ranked, is_old = True, False
         time.sleep(_WAIT)
         return True
 
     batches = task.follow(path, wait=wait, cleaning=cleaning)
-    for batch in task.scored_batches(ranking.lm, batches, ahead=False):
+    for batch in unknown.counted(task.scored_batches(ranking.lm, batches, ahead=False)):
         if cleaning.replaced and not cleaning.noted[0]:
             progress.note(f"{path}: not UTF-8, replaced by U+FFFD")
             cleaning.noted = cleaning.replaced, 0
@@ -135,7 +140,7 @@ def _follow(ranking: Ranking, path: Path, encoding_errors: Any, as_json: bool) -
 def _measure(lm: cr.LanguageModel, corpus: cr.Corpus, labels: str, by: Any, as_json: bool) -> None:
     from chainrule.tasks.anomaly import detect
 
-    found = detect(lm, corpus, labels, by=by)
+    found = detect(lm, corpus, labels, by=by, progress=terminal_progress())
     if as_json:
         print_json(found.to_json())
         return

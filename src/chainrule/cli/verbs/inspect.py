@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 @opt.option("--top N", "How many of them.", type=click.IntRange(1), default=10)
 @opt.option(
     "--counts",
-    "Show the n-grams that begin with the prompt, with counts if the model keeps them (counts=true), and "
-    "tables of its words against each other.",
+    "Show the n-grams that begin with the prompt, with counts if the model keeps them (train with --set "
+    "counts=true), and tables of its words against each other.",
 )
 @opt.json
 def inspect(folder: str, prompt: str | None, heal: bool, top: int, counts: bool, as_json: bool) -> None:
@@ -88,7 +88,10 @@ def _ngrams(lm: cr.LanguageModel, prompt: str, top: int) -> dict[str, Any]:
     from chainrule.ngram.tables import WITHOUT_COUNTS
 
     if not isinstance(lm, NgramModel):
-        raise ModelError(f"--counts is for models of the kind ngram, not {lm.kind}")
+        raise ModelError(
+            f"--counts is for models of the kind ngram, not {lm.kind}; "
+            "chainrule train ngram --set counts=true makes one that keeps counts"
+        )
     if not lm.settings.counts:
         terminal_progress().note(WITHOUT_COUNTS)
     found = lm.ngrams(prompt)
@@ -165,7 +168,10 @@ def _print_predictions(screen: Console, described: dict[str, Any]) -> None:
 
 
 def _print_ngrams(screen: Console, ngrams: dict[str, Any]) -> None:
-    context, rows = " ".join(ngrams["context"]), ngrams["rows"]
+    tokens, rows = ngrams["context"], ngrams["rows"]
+    context = ("" if any(token.startswith(" ") for token in tokens) else " ").join(
+        tokens
+    )  # spaces may be in tokens
     after = f"after {context!r}" if context else "by themselves"
     if not rows:
         say(screen, f"no n-gram of the model goes on {after}")

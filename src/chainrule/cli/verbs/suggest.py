@@ -19,6 +19,12 @@ from chainrule.cli.output import console, echo, echo_json, number, print_table
 if TYPE_CHECKING:
     from rich.console import Console
 
+_COLUMNS = (
+    "saved: 1 - keys / characters, a line end being one; taken: keys that took a suggestion; without context: "
+    "saved if each word is suggested as if it began a line; at most: saved if the right word is always suggested"
+)
+"""What the columns of `predict --evaluate` mean."""
+
 
 @click.command()
 @opt.model
@@ -78,7 +84,16 @@ def predict(
     for each line of standard input, separated by tabs.
 
     With --evaluate: how many keystrokes the suggestions of each model save, 1 - keys / characters, to someone who
-    types TEXT and takes every suggestion that is right (docs/tasks.md).
+    types FILE and takes every suggestion that is right (docs/tasks.md). The columns:
+
+    \b
+    bits/byte        the bits per byte of the text under the model
+    saved            the share of keystrokes saved
+    keys             the keys pressed
+    characters       the characters of the text; a line end is one
+    taken            how many keys took a suggestion
+    without context  saved if each word is suggested as if it began a line
+    at most          saved if the right word is always suggested
 
     \b
     chainrule predict model
@@ -97,9 +112,9 @@ def predict(
         _show_saved(results, bits, as_json)
         return
     if len(folders) > 1:
-        raise click.UsageError("one model at a time suggests words; several are for --evaluate TEXT")
+        raise click.UsageError("one model at a time suggests words; several are for --evaluate FILE")
     if lines is not None or options["fields"] or options["files"]:
-        raise click.UsageError("--lines, --field and --files go with --evaluate TEXT")
+        raise click.UsageError("--lines, --field and --files go with --evaluate FILE")
     remembered = Remembered(opt.load_model(folders[0], options, "language"))
     if sys.stdin.isatty() and sys.stderr.isatty() and not as_json:
         _type(remembered, count)
@@ -131,6 +146,8 @@ def _type(lm: cr.LanguageModel, count: int) -> None:
 
 def _show_saved(results: Sequence[tuple[str, cr.tasks.Keystrokes]], bits: Sequence[str], as_json: bool) -> None:
     """Print the keystrokes that each model saves, and the bits per byte of the text beside them."""
+    from chainrule.evaluation.measure import LOWER_BOUND
+
     if as_json:
         output.print_measured(results)
         return
@@ -139,4 +156,8 @@ def _show_saved(results: Sequence[tuple[str, cr.tasks.Keystrokes]], bits: Sequen
         counts = f"{found.keys:,}", f"{found.characters:,}", f"{found.taken:,}"
         rows.append([folder, right, f"{found.saved:.1%}", *counts, f"{found.baseline:.1%}", f"{found.limit:.1%}"])
     headings = ["model", "bits/byte", "saved", "keys", "characters", "taken", "without context", "at most"]
-    print_table(console(), headings, rows)
+    screen = console()
+    print_table(screen, headings, rows)
+    output.say(screen, _COLUMNS)
+    if any("*" in right for right in bits):
+        output.say(screen, LOWER_BOUND)

@@ -2,7 +2,11 @@
 import { load } from "./api.js";
 import { byId, el, say } from "./parts.js";
 
-const VIEWS = ["write", "read", "tree", "tokens", "inside", "translate", "tag", "fill", "runs"];
+// Each view, and what a model must do for it; null: nothing in particular.
+const NEEDS = {
+  write: "generate", read: "generate", tree: "generate", tokens: null, inside: null, translate: "translate", tag: "tag", fill: "fill", runs: null,
+};
+const VIEWS = Object.keys(NEEDS);
 const titled = (name) => name[0].toUpperCase() + name.slice(1);
 
 // -- light and dark: as the system has it, until the button says otherwise ---------------------------------
@@ -87,7 +91,8 @@ async function route() {
     place.append(el("h1", {}, view.title));
     root.replaceChildren(place);
     if (moved) say("");
-    if (view.needs && !models.some((model) => model.verb === view.needs)) place.append(...missing(view.needs));
+    for (const [other, link] of links) tellPossible(link, NEEDS[other], models);
+    if (!isPossible(NEEDS[name], models)) place.append(...missing(NEEDS[name]));
     else {
       const leave = await view.show(place, params, setParams);
       if (shown.number === number) shown.leave = typeof leave === "function" ? leave : null;
@@ -108,10 +113,24 @@ const MAKING = {
   fill: ["a masked model", "chainrule train masked corpus.txt --out masked", "chainrule serve masked"],
 };
 
+const isPossible = (verb, models) => verb === null || models.some((model) => model.verb === verb);
+const reason = (verb) => `This view needs ${MAKING[verb][0]}, and none is served.`;
+
+// A view that no model can do is shown as such; it says how to make a model for it.
+function tellPossible(link, verb, models) {
+  if (isPossible(verb, models)) {
+    link.removeAttribute("aria-disabled");
+    link.removeAttribute("title");
+  } else {
+    link.setAttribute("aria-disabled", "true");
+    link.title = reason(verb);
+  }
+}
+
 function missing(verb) {
-  const [what, ...commands] = MAKING[verb];
+  const commands = MAKING[verb].slice(1);
   return [
-    el("p", {}, `This view needs ${what}, and none is served. These commands make one and serve it:`),
+    el("p", {}, `${reason(verb)} These commands make one and serve it:`),
     el("pre", { class: "command", tabindex: 0, role: "region", "aria-label": "Commands" }, commands.join("\n")),
   ];
 }

@@ -194,7 +194,9 @@ function beside(every, from, down) {
 
 export const percent = (p) => (p >= 0.9995 ? "100%" : p >= 0.1 ? `${(100 * p).toFixed(1)}%` : p >= 1e-6 ? `${(100 * p).toPrecision(2)}%` : p > 0 ? "<0.0001%" : "0");
 export const bitsOf = (logProb) => (logProb <= -9999 ? Infinity : -logProb / Math.LN2);
-export const shownBits = (bits) => (Number.isFinite(bits) ? bits.toFixed(bits < 100 ? 2 : 1) : "∞");
+// What has probability 0 has no bits: the model cannot write it.
+export const IMPOSSIBLE = "not possible for this model";
+export const shownBits = (bits) => (Number.isFinite(bits) ? `${bits.toFixed(bits < 100 ? 2 : 1)} bits` : IMPOSSIBLE);
 
 // A horizontal bar for a probability: the whole width is 1, so that bars of different lists compare.
 export function bar(share, kind = "") {

@@ -3,7 +3,6 @@ import { modelsFor, post } from "../api.js";
 import { attempt, bar, debounced, el, field, modelPicker, newId, percent, say } from "../parts.js";
 
 export const title = "Fill";
-export const needs = "fill";
 
 const GAP = "[MASK]", EXAMPLE = `The value of the ${GAP} is a ${GAP}.`;
 

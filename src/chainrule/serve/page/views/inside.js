@@ -1,20 +1,22 @@
 // Inside: what goes on in a model when it predicts one token of a text.
 import { load, post } from "../api.js";
 import { figure, heatMap, short, table, textOf, thumbnail, tokenStrip, vector } from "../drawing.js";
-import { bar, bars, el, field, inline, modelPicker, newId, percent, roving, svg } from "../parts.js";
+import { IMPOSSIBLE, bar, bars, el, field, inline, modelPicker, newId, percent, roving, svg } from "../parts.js";
 
 export const title = "Inside";
-export const needs = null;
 
 const EXAMPLE = "the cat saw the dog";
 const COUNTED = ["ngram", "anygram", "mixture"]; // kinds without an embedding table
+const OPEN = ["generate", "translate"]; // what models do that can be looked into
+const VIEW_OF = { fill: "Fill", tag: "Tag" };
 const quoted = (token) => `“${inline(token)}”`;
 const NEXT = "next"; // the state of the view in which the token after the text is guessed
 
 export async function show(root, params, setParams) {
   const models = await load();
+  const usual = models.find((one) => OPEN.includes(one.verb)) ?? models[0];
   const state = {
-    model: models.some((one) => one.id === params.model) ? params.model : models[0].id,
+    model: models.some((one) => one.id === params.model) ? params.model : usual.id,
     text: (params.text || EXAMPLE).slice(0, 2000), token: params.token || "", head: params.head || "", stage: params.stage || "",
   };
   const keep = () => setParams(Object.fromEntries(Object.entries(state).filter(([, value]) => value !== "")));
@@ -23,6 +25,12 @@ export async function show(root, params, setParams) {
 
   let asks = 0;
   async function look() {
+    const { kind, verb } = models.find((one) => one.id === state.model);
+    if (VIEW_OF[verb]) {
+      found.replaceChildren(el("p", { class: "soft" }, `A model of the kind ${kind} shows only the neighbours of a token here; what it answers is in the view `,
+        el("a", { href: `#/${verb}?${new URLSearchParams({ model: state.model })}` }, VIEW_OF[verb]), "."));
+      return;
+    }
     const mine = (asks += 1), asked = { model: state.model, text: state.text };
     if (state.token === NEXT) asked.after = true;
     else if (state.token) asked.token = Number(state.token) || 0;
@@ -76,7 +84,7 @@ function prediction(answer) {
   const name = answer.probability === undefined ? "a score of" : "a probability of";
   const before = textOf(answer.tokens.slice(-8)).trim();
   return el("p", { class: "sentence" }, `After “${answer.tokens.length > 8 ? "… " : ""}${before}” the model gives `, el("b", {}, inline(answer.target)),
-    ` ${name} ${figure(p)}: ${figure(answer.bits)} bits of surprise.`);
+    ` ${name} ${figure(p)}: ${p === 0 ? `it is ${IMPOSSIBLE}` : `${figure(answer.bits)} bits of surprise`}.`);
 }
 
 function tokensToChoose(answer, choose) {

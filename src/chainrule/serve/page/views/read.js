@@ -1,9 +1,8 @@
 // Read: one text under several models, word by word on the bytes that they share.
 import { modelsFor, post } from "../api.js";
-import { attempt, colour, debounced, el, field, inline, legend, modelChecks, modelPicker, newId, radios, roving, say, select, shownBits, visible, bytesOf } from "../parts.js";
+import { IMPOSSIBLE, attempt, colour, debounced, el, field, inline, legend, modelChecks, modelPicker, newId, radios, roving, say, select, shownBits, visible, bytesOf } from "../parts.js";
 
 export const title = "Read";
-export const needs = "generate";
 
 const MOST_BITS = 20, MOST_DIFFERENCE = 8; // of a word, where the colours are deepest
 const LONGEST_SPAN = 8, SPANS = 5, CERTAIN = 60; // CERTAIN: bits that stand for ln 0 where spans are ranked
@@ -71,7 +70,9 @@ export async function show(root, params, setParams) {
       el("thead", {}, el("tr", {}, ["model", "tokens", "bits", "bits per byte", "perplexity of a token"].map((name) => el("th", { scope: "col" }, name)))),
       el("tbody", {}, read.map(({ name, score }) => el("tr", { class: score.bits === best ? "best" : "" },
         el("th", { scope: "row" }, name, score.normalised ? null : el("span", { class: "small soft" }, " scores, not probabilities")),
-        [score.tokens.length.toLocaleString("en"), number(score.bits, 1), number(score.bits_per_byte, 3), number(score.perplexity, 1)].map((value) => el("td", {}, value)))))));
+        el("td", {}, score.tokens.length.toLocaleString("en")),
+        score.bits === null ? el("td", { colspan: 3 }, IMPOSSIBLE)
+          : [number(score.bits, 1), number(score.bits_per_byte, 3), number(score.perplexity, 1)].map((value) => el("td", {}, value)))))));
     pair.replaceChildren(...(read.length < 2 ? [] : [
       radios("Colour by", "by", [["bits", "bits of each"], ["difference", "difference"]], state.by, (value) => { state.by = value; keep(); paint(); }),
       ...(read.length < 3 ? [] : ["a", "b"].map((side) => modelPicker(read.map((one) => ({ id: one.name, kind: one.name })), state[side], (value) => {
@@ -101,7 +102,7 @@ export async function show(root, params, setParams) {
         const value = differ ? capped(one.bits[i]) - capped(other(one).bits[i]) : one.bits[i];
         colour(span, "bits", Math.abs(value), differ ? MOST_DIFFERENCE : MOST_BITS);
         span.classList.toggle("cold", differ && value < 0);
-        span.setAttribute("aria-label", `${words[i].end ? "the end" : inline(words[i].text.trim() || words[i].text)}, ${shownBits(one.bits[i])} bits`);
+        span.setAttribute("aria-label", `${words[i].end ? "the end" : inline(words[i].text.trim() || words[i].text)}, ${shownBits(one.bits[i])}`);
       });
     }
     key.replaceChildren(differ ? el("p", { class: "legend small soft" }, `${MOST_DIFFERENCE} bits better than the other`, el("i", { class: "two" }), `${MOST_DIFFERENCE} bits worse`)
@@ -114,7 +115,7 @@ export async function show(root, params, setParams) {
     for (const old of papers.querySelectorAll(".at")) select(old, false);
     for (const one of read) select(one.spans[i], true);
     const word = words[i].end ? "The end" : `“${inline(words[i].text.trim() || words[i].text)}”`;
-    readout.textContent = `${word}: ${read.map((one) => `${shownBits(one.bits[i])} bits by ${one.name}`).join(", ")}`;
+    readout.textContent = `${word}: ${read.map((one) => `${one.name} ${shownBits(one.bits[i])}`).join(", ")}`;
   }
 
   function list(better, than) {
@@ -125,7 +126,7 @@ export async function show(root, params, setParams) {
       const before = words.slice(Math.max(0, span.first - 3), span.first).filter((word) => word.line === words[span.first].line).map((word) => word.text).join("");
       return el("li", {}, el("button", { type: "button", class: "plain", onclick: () => reveal(span) },
         el("span", { class: "soft" }, before), el("mark", {}, words[span.first].end ? " the end" : visible(part).trimEnd())),
-      el("span", { class: "small soft" }, ` ${shownBits(sum(better.bits, span))} against ${shownBits(sum(than.bits, span))} bits`));
+      el("span", { class: "small soft" }, ` ${against(sum(better.bits, span), sum(than.bits, span), than.name)}`));
     });
     return el("section", { "aria-labelledby": id, class: "spans" }, el("h2", { id }, `Where ${better.name} beats ${than.name} most`),
       items.length ? el("ol", {}, items) : el("p", { class: "soft" }, "Nowhere."));
@@ -151,8 +152,9 @@ export async function show(root, params, setParams) {
 }
 
 const sum = (bits, span) => bits.slice(span.first, span.last).reduce((total, one) => total + one, 0);
+const against = (bits, other, name) => (Number.isFinite(other) ? `${shownBits(bits).replace(/ bits$/, "")} against ${shownBits(other)}` : `${shownBits(bits)}; not possible for ${name}`);
 const capped = (bits) => Math.min(bits, CERTAIN);
-const number = (value, digits) => (value === null ? "∞" : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+const number = (value, digits) => value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 
 // The words of a text with the bytes where they begin; a run of visible characters with the white space before it, or a
 // line end. Characters of scripts without spaces are words of their own. Last comes the end of the text, of no bytes.

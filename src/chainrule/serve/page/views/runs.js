@@ -5,7 +5,6 @@ import { figure, table } from "../drawing.js";
 import { el } from "../parts.js";
 
 export const title = "Runs";
-export const needs = null;
 
 export const SECONDS = 3;
 const FACTS = {
@@ -41,10 +40,12 @@ export async function show(root, params, setParams) {
     if (!found.has_folder || !found.data.length) {
       const how = found.has_folder ? "There is no training yet below the folder that the server was given." : "No folder of trainings was given: start the server with chainrule serve DIR --runs FOLDER.";
       status.textContent = how;
+      view.classList.remove("split");
       list.replaceChildren();
       detail.replaceChildren();
       return;
     }
+    view.classList.add("split");
     const names = found.data.map((one) => one.id);
     if (!names.includes(chosen)) {
       const live = found.data.find((one) => one.is_going_on) ?? found.data[0];

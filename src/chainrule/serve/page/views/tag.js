@@ -3,7 +3,6 @@ import { modelsFor, post } from "../api.js";
 import { attempt, debounced, el, field, modelPicker, percent, roving, select } from "../parts.js";
 
 export const title = "Tag";
-export const needs = "tag";
 
 const EXAMPLE = "The old man saw a dog in the park.";
 

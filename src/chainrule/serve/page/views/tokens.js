@@ -3,7 +3,6 @@ import { get, load, post } from "../api.js";
 import { attempt, debounced, el, field, inline, modelPicker, piecesOf, roving, select, visible } from "../parts.js";
 
 export const title = "Tokens";
-export const needs = null;
 
 const EXAMPLE = "The tokenizer cuts text into tokens: naïve café, unbelievably, 12345.";
 const LONGEST = 200, COLOURS = 5;

@@ -3,7 +3,6 @@ import { modelsFor, post } from "../api.js";
 import { attempt, el, field, modelPicker, percent, say, slider } from "../parts.js";
 
 export const title = "Translate";
-export const needs = "translate";
 
 export async function show(root, params, setParams) {
   const models = await modelsFor("translate");

@@ -3,7 +3,6 @@ import { modelsFor, post } from "../api.js";
 import { attempt, bitsOf, bounded, el, field, inline, modelPicker, say, shownBits, slider, svg } from "../parts.js";
 
 export const title = "Tree";
-export const needs = "generate";
 
 const COLUMN = 118, ROW = 26, TOP = 26;
 
@@ -67,7 +66,7 @@ export async function show(root, params, setParams) {
   function card(name, text, bits, how, more = null) {
     return el("section", { class: "text-card" }, el("h2", {}, name),
       el("p", { class: "paper short" }, el("span", { class: "soft" }, state.prompt), text),
-      el("p", { class: "small soft" }, `${shownBits(bits)} bits: ${how}`), more);
+      el("p", { class: "small soft" }, `${shownBits(bits)}: ${how}`), more);
   }
 
   function go(to) {
@@ -83,7 +82,7 @@ export async function show(root, params, setParams) {
     const ends = tree.nodes.filter((node) => node.kept && (node.step === state.step - 1 || (node.finished && node.step < state.step)));
     ends.sort((a, b) => b.log_prob - a.log_prob);
     kept.replaceChildren(...ends.map((node) => el("li", {}, el("span", { class: "soft" }, state.prompt), inlineText(textOf(tree, node.id)), node.finished ? " ■" : "",
-      el("span", { class: "small soft" }, ` ${shownBits(bitsOf(node.log_prob))} bits`))));
+      el("span", { class: "small soft" }, ` ${shownBits(bitsOf(node.log_prob))}`))));
     if (done) say(`The search ended after ${steps === 1 ? "one step" : `${steps} steps`}.`);
   }
 
@@ -142,7 +141,7 @@ function draw(tree, state, steps) {
     lines.push([kind, svg("path", { class: `edge ${kind}`, d: `M${x0} ${y0}C${x0 + 14} ${y0} ${x(node) - 14} ${y(node)} ${x(node)} ${y(node)}` })]);
     const name = node.finished ? "■ end" : inline(node.text || `#${node.token}`);
     marks.push(svg("g", { class: `node ${kind}` },
-      svg("title", {}, `${name}: ${shownBits(bitsOf(node.log_prob))} bits in all${node.kept ? "" : ", dropped"}`),
+      svg("title", {}, `${name}: ${shownBits(bitsOf(node.log_prob))} in all${node.kept ? "" : ", dropped"}`),
       svg("rect", { x: x(node), y: y(node) - 10, width: COLUMN - 24, height: 20, rx: 5 }),
       svg("text", { x: x(node) + 7, y: y(node) + 4.5 }, name.length > 11 ? `${name.slice(0, 10)}…` : name)));
   }

@@ -6,7 +6,6 @@ import {
 } from "../parts.js";
 
 export const title = "Write";
-export const needs = "generate";
 
 const ALTERNATIVES = 8, SHOWN_NEXT = 16;
 const MOST_TOKENS = 4096, MOST_SEED = 2 ** 53 - 1; // what the server, and a number of JavaScript, can have
@@ -254,8 +253,8 @@ export async function show(root, params, setParams) {
     const body = { ...sampling(), prompt: text, top: SHOWN_NEXT };
     const found = await attempt(() => post("/v1/next", body, asking.signal));
     if (!found) return;
-    about.textContent = `${found.kept.toLocaleString("en")} tokens may be chosen; the model's uncertainty is ${found.entropy_bits.toFixed(2)} bits.`;
-    table.replaceChildren(...found.tokens.map((one) => {
+    about.textContent = `${found.kept === 1 ? "One token" : `${found.kept.toLocaleString("en")} tokens`} may be chosen; the model's uncertainty is ${found.entropy_bits.toFixed(2)} bits.`;
+    table.replaceChildren(...found.tokens.filter((one) => one.p > 0).map((one) => {
       const dead = one.text === "" || one.text.includes("\ufffd");
       return el("li", {}, el("button", {
         type: "button", class: one.q > 0 ? "" : "cut", disabled: dead, onclick: () => begin(text + one.text),
@@ -286,7 +285,7 @@ export async function show(root, params, setParams) {
 }
 
 const nameOf = (piece) => (piece.text === "" ? "the end" : inline(piece.text));
-const figures = (piece) => (piece.bits === null ? "not read yet" : `${shownBits(piece.bits)} bits${piece.rank === null ? "" : `, rank ${(piece.rank + 1).toLocaleString("en")}`}`);
+const figures = (piece) => (piece.bits === null ? "not read yet" : `${shownBits(piece.bits)}${piece.rank === null ? "" : `, rank ${(piece.rank + 1).toLocaleString("en")}`}`);
 const counted = (tokens) => (tokens === 1 ? "one token" : `${tokens.toLocaleString("en")} tokens`);
 const shownStop = (stop) => (stop ?? "").replaceAll("\n", "\\n");
 const whole = (value, usual, least, most) => { const found = bounded(value, usual, least, most); return found === null ? null : Math.round(found); };
