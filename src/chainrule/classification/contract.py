@@ -92,9 +92,7 @@ class Classifier(Model):
 def sources_of(data: TrainingData) -> LabelledSources:
     """Return the labelled texts of a training; texts of one label alone are refused."""
     assert isinstance(data.sources, LabelledSources)
-    train = data.sources.train
-    if len(train.labels) < 2:
-        raise CorpusError(
-            f"all {len(train.texts):,} texts have the label {train.labels[0]!r}: a classifier needs two or more"
-        )
+    labels = data.sources.train.labels
+    if len(labels) < 2:
+        raise CorpusError(f"every text has the label {labels[0]!r}: a classifier needs two labels or more")
     return data.sources

@@ -155,14 +155,17 @@ def _read(corpus: Corpus) -> Iterator[LabelledText]:
         if form_of(path) == "text":
             yield from _of_lines(name, lines_in(corpus.text_blocks(path)))
             continue
+        unlabelled = None
         for record in corpus.records(path):
             place = f"{name}, record {record.number:,}"
             if not isinstance(record.label, str):  # the number of a record without one
-                raise CorpusError(f'{place}: it has no label: the field "{corpus.fields.id}" is empty')
-            if record.text.strip():
+                unlabelled = unlabelled or place  # that no record at all has the field is said by another error
+            elif record.text.strip():
                 yield _checked(record.text.decode(), record.label, place)
             else:
                 corpus.cleaning.skipped += 1
+        if unlabelled is not None:
+            raise CorpusError(f'{unlabelled}: it has no label: the field "{corpus.fields.id}" is empty')
 
 
 def _of_lines(name: str, lines: Iterable[bytes]) -> Iterator[LabelledText]:
