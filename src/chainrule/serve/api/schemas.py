@@ -337,6 +337,10 @@ class TagRequest(OfTexts):
     split: Literal["unicode", "whitespace"] = "unicode"
 
 
+class ClassifyRequest(OfTexts):
+    """The body of /v1/classify."""
+
+
 class InsideRequest(Asked):
     """The body of /v1/inside."""
 
