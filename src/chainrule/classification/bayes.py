@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -39,6 +39,8 @@ _PRIOR = "log_prior"
 @dataclass(frozen=True)
 class BayesSettings:
     """A generative classifier."""
+
+    GROUP: ClassVar[str] = "design"
 
     kind: str = setting("ngram", "the kind of the language model of each label; none: only p(label)")
     lm_settings: str = setting("", "the settings of each language model, such as 'order=3 smoothing=witten-bell'")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from chainrule.cli.output import cut, number, print_table, say, show
+from chainrule.cli.output import cut, print_table, say, show
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -145,7 +145,7 @@ def show_classifiers(screen: Console, results: Results[ClassificationMeasured]) 
             for name in ("accuracy", "macro_f1")
         ]
         shown = f"{m.accuracy:.2%}{halves[0]}", f"{m.macro_f1:.2%}{halves[1]}", f"{m.calibration_error:.2%}"
-        rows.append([folder, *shown, f"{m.confidence:.2%}", number(m.nats, 3), f"{m.texts:,}"])
+        rows.append([folder, *shown, f"{m.confidence:.2%}", f"{m.nats:.3g}", f"{m.texts:,}"])
     headings = ["model", "accuracy", "macro F1", "calibration error", "confidence", "nats", "texts"]
     print_table(screen, headings, rows)
     say(screen, f"the most frequent label of these texts: {results[0][1].baseline:.2%}")

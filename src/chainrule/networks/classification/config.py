@@ -97,8 +97,9 @@ class ClassifierSettings(NeuralSettings):
         )
 
     def sizes(self) -> list[Values]:
-        of = _BLOCKS if self.encoder == "transformer" else _CELLS if self.is_recurrent else _BAGS
-        return named(("width", "layers", "embedding"), of)
+        if self.encoder == "transformer":
+            return named(("width", "layers"), _BLOCKS)
+        return named(("width", "layers", "embedding"), _CELLS if self.is_recurrent else _BAGS)
 
     def cost(self, vocab_size: int) -> Cost:
         if self.encoder == "transformer":
@@ -118,12 +119,14 @@ class ClassifierSettings(NeuralSettings):
 
     def values_for(self, run: RunEstimate) -> Values:
         rate = self.rates[self.encoder]
-        # a text is one example: it is learned by heart in a few epochs
-        dropout = min(dropout_share(run) + 0.3, 0.5) if run.epochs > 1 else 0.0
+        # a text is one example: it is learned by heart in a few epochs. Blocks with much dropout hardly learned
+        more, most = (0.1, 0.3) if self.encoder == "transformer" else (0.3, 0.5)
+        dropout = round(min(dropout_share(run) + more, most), 3) if run.epochs > 1 else 0.0
         return {
             **super().values_for(run),
-            "batch": min(max(1024, batch_size(run)), 8192),
+            "batch": min(max(2048, batch_size(run)), 8192),
             "learning_rate": scaled_rate({"adam": rate, "adamw": rate}, self.optimiser, self.width),
+            "embedding": self.width,  # of a transformer, the only encoder that leaves it open here
             "heads": heads_for(self.width, None),
             "dropout": dropout,
             "average": "ema" if dropout else "none",
@@ -134,7 +137,7 @@ _TOKENS_OF_A_TEXT = 32  # about the tokens of a sentence or two
 
 _CELLS = ((32, 1, 32), (64, 1, 64), (128, 1, 64), (192, 1, 96), (256, 1, 128), (384, 1, 192), (512, 2, 256))
 """Units, layers, and the size of a token's vector, of recurrent encoders."""
-_BLOCKS = ((32, 1, 32), (64, 2, 64), (128, 2, 128), (192, 3, 192), (256, 4, 256))
-"""Width, layers, and the width again, of Transformers."""
+_BLOCKS = ((32, 1), (64, 2), (128, 2), (192, 3), (256, 4))
+"""Width and layers of Transformers."""
 _BAGS = ((64, 1, 64), (128, 1, 128), (256, 1, 256))
 """Width, hidden layers, and the size of a token's vector, of bags of words."""
