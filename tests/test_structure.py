@@ -42,7 +42,7 @@ FLOORS = [
     {"mixtures"},
     {"runs"},
     {"evaluation"},
-    {"comparison"},
+    {"comparison", "classification"},
     {"tasks", "report", "ray"},
     {"interop"},
     {"serve"},

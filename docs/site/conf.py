@@ -84,6 +84,7 @@ navigation = {
             "docs/masked",
             "docs/translation",
             "docs/tagging",
+            "docs/classification",
             "docs/backprop",
             "docs/diagnostics",
             "docs/defaults",

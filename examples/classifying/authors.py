@@ -6,13 +6,14 @@ import re
 import statistics
 import tarfile
 
-from chainrule.interop.sklearn import PerplexityClassifier
+import chainrule as cr
 
-functions = {
-    module.__name__: re.split(r"\n *def ", inspect.getsource(module)) for module in (argparse, statistics, tarfile)
-}
-texts = [text for some in functions.values() for text in some]
-authors = [name for name, some in functions.items() for _ in some]
-
-classifier = PerplexityClassifier().fit(texts[::2], authors[::2])
-print(f"{classifier.score(texts[1::2], authors[1::2]):.1%} of {len(texts[1::2])} functions")
+functions = [
+    (text, module.__name__)
+    for module in (argparse, statistics, tarfile)
+    for text in re.split(r"\n *def ", inspect.getsource(module))
+]
+classifier = cr.train("bayes", functions[::2], tokenizer="char", lm_settings="order=4")
+found = cr.classification.evaluate_classifier(classifier, functions[1::2])
+low, high = found.intervals["accuracy"]
+print(f"{found.accuracy:.1%} of {found.texts} functions (95 % interval {low:.1%} to {high:.1%})")

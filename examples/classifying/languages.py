@@ -1,6 +1,6 @@
 """Classify texts by their language, with a character model for each, trained on three sentences."""
 
-from chainrule.interop.sklearn import PerplexityClassifier
+import chainrule as cr
 
 SENTENCES = {
     "Dutch": "De kat slaapt op de bank. Waar is het station? Ik heb gisteren een boek gekocht.",
@@ -17,8 +17,7 @@ UNKNOWN = [
     "Waar slaapt de hond?",
 ]
 
-classifier = PerplexityClassifier().fit(list(SENTENCES.values()), list(SENTENCES))
-for text, language, shares in zip(
-    UNKNOWN, classifier.predict(UNKNOWN), classifier.predict_proba(UNKNOWN), strict=True
-):
-    print(f"{language:8} {max(shares):.3f}  {text}")
+texts = [(text, language) for language, text in SENTENCES.items()]
+classifier = cr.train("bayes", texts, tokenizer="char", lm_settings="order=4")
+for found in cr.classify(classifier, UNKNOWN):
+    print(f"{found.label:8} {found.probability:.3f}  {found.text}")

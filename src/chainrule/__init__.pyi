@@ -1,6 +1,7 @@
 """The public names: this list is the only one. A name is imported when it is first used."""
 
 from . import (
+    classification,
     decode,
     evaluation,
     explanation,
@@ -15,6 +16,7 @@ from . import (
 )
 from ._version import __version__
 from .arrays import PAD, to_numpy
+from .classification.classify import classify
 from .comparison.compare import compare
 from .contract.kinds import load
 from .contract.lm import LanguageModel, State
@@ -70,6 +72,8 @@ __all__ = [
     "TopK",
     "TopP",
     "__version__",
+    "classification",
+    "classify",
     "compare",
     "decode",
     "diagnose",

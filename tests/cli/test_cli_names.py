@@ -43,6 +43,7 @@ def test_one_thing_has_one_name() -> None:
         "evaluate",
         "score",
         "tag",
+        "classify",
         "tokenize",
         "translate",
         "filter",
@@ -186,7 +187,7 @@ def test_the_list_of_verbs_says_what_each_does_in_whole_sentences(run: Run) -> N
     assert all(line.endswith(".") and not line.endswith("...") and len(line) <= 80 for line in lines)
 
 
-@pytest.mark.parametrize("verb", ["correct", "explain", "fill", "tag"])
+@pytest.mark.parametrize("verb", ["correct", "explain", "fill", "tag", "classify"])
 def test_a_text_without_quotes(fails: Fails, verb: str) -> None:
     assert "(cat sat): a text of several words goes in quotes (see" in fails(verb, "model", "Teh", "cat", "sat")
     assert "in quotes" not in fails("inspect", "model", "Teh", "cat", "--prompt", "a")
@@ -198,7 +199,7 @@ def test_train_shows_its_common_options_and_all_of_them(run: Run) -> None:
     common, _, more = full.partition("More options:")
     assert "--out DIR" in common and "--encoding-errors" in more
     shown = [name for name in options()["train"] if f" {name} " in brief]
-    assert len(shown) <= 18  # one of them, --field, in the text
+    assert len(shown) <= 19  # two of them, --field and --label-field, in the text
 
 
 def test_kinds_lists_common_settings_and_all_of_them(run: Run) -> None:

@@ -109,7 +109,7 @@ def test_a_task_that_is_not_there_is_named(fails: Fails, toy: Path, tmp_path: Pa
     assert "no task 'typing'" in fails("compare", toy, "--task", "typing", "--out", tmp_path / "ladder")
 
 
-@pytest.mark.parametrize("name", ["language", "translation", "tagging", "masked"])
+@pytest.mark.parametrize("name", ["language", "translation", "tagging", "masked", "classification"])
 def test_what_a_task_names_is_there(name: str) -> None:
     task = find_task(name)
     assert task.name == name

@@ -72,6 +72,7 @@ def task_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {
         "translator": cr.train("seq2seq", pairs, cell="gru", width=8, layers=1, **SMALL),
         "tagger": cr.train("tagger", place / "tags.txt", width=8, embedding=8, spelling=8, layers=1, **SMALL),
+        "classifier": cr.train("bayes", [("the cat sat", "en"), ("die Katze", "de")] * 4, lm_settings="order=2"),
         "filler": cr.train("masked", LINES, width=16, layers=1, heads=2, window=32, **SMALL),
     }
     for name, model in made.items():

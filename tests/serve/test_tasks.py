@@ -57,6 +57,18 @@ def test_tags_are_those_of_the_library(server: Running, models: dict[str, Path])
     ]
 
 
+def test_labels_are_those_of_the_library(server: Running, models: dict[str, Path]) -> None:
+    texts = ["the cat", "die Katze da"]
+    found = ask(server, "/v1/classify", model="classifier", text=texts).json()
+    expected = cr.classify(cr.load(models["classifier"]), texts)
+    assert [one["label"] for one in found["data"]] == [one.label for one in expected] == ["en", "de"]
+    assert found["labels"] == ["de", "en"] and sum(found["data"][0]["probabilities"].values()) == pytest.approx(1)
+    response = ask(server, "/v1/classify", model="classifier", text=["a", " "])
+    assert response.status_code == 400 and "a text is empty" in response.json()["error"]["message"]
+    response = ask(server, "/v1/classify", model="tagger", text="a")
+    assert response.status_code == 400 and "/v1/tag is for it" in response.json()["error"]["message"]
+
+
 def test_gaps_are_filled_as_by_the_library(server: Running, models: dict[str, Path]) -> None:
     found = ask(server, "/v1/fill", model="filler", text="the [MASK] sat", top=3).json()
     expected = cr.fill(cr.load(models["filler"]), "the [MASK] sat", 3)

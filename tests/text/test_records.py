@@ -114,8 +114,8 @@ def test_a_field_that_is_not_there_is_an_error_that_names_those_that_are(made: M
     with pytest.raises(CorpusError) as caught:
         read(path)
     assert str(caught.value) == (
-        f'{path}: there is no field "text"; there are: id, body (choose with --field and --id-field; in Python '
-        'with Corpus.open(path, fields="..."))'
+        f'{path}: there is no field "text"; there are: id, body (choose with --field, --id-field '
+        'and --label-field; in Python with Corpus.open(path, fields="..."))'
     )
     assert list(Corpus.open(path, fields="body").documents()) == [b"a\n"]
     assert list(Corpus.open(path, fields=["id", "body"]).documents()) == [b"x\na\n"]

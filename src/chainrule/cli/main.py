@@ -22,7 +22,7 @@ from chainrule.system.signals import EXIT_CODES, Acknowledgement, Termination, e
 
 _MODULES = (
     ("compare", "report", "scale", "train", "evaluate", "score"),  # train and measure models
-    ("generate", "suggest", "fill", "translate", "tag"),  # use them
+    ("generate", "suggest", "fill", "translate", "tag", "classify"),  # use them
     ("filter", "anomalies", "correct", "rerank", "pairs", "tokenize"),  # put them to work on texts
     ("mix", "serve", "convert", "inspect", "explain", "gradcheck", "kinds"),
 )

@@ -42,6 +42,7 @@ from chainrule.system.parallel import EMBEDDED, Executor
 from chainrule.system.plugins import find_plugins, import_object, load_plugin
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
+from chainrule.text.labelled import Labelled
 from chainrule.text.overlap import SKETCH, to_text
 from chainrule.text.tagged import Tagged
 from chainrule.tokens.base import Tokenizer
@@ -67,6 +68,8 @@ _BUILT_IN = {
     "seq2seq": "chainrule.seq2seq.training:KIND",
     "masked": "chainrule.masked.training:KIND",
     "tagger": "chainrule.tagging.training:KIND",
+    "bayes": "chainrule.classification.bayes:KIND",
+    "classifier": "chainrule.classification.training:KIND",
 }
 """The module and the variable of each kind."""
 
@@ -86,6 +89,8 @@ _ALSO_CALLED = {
     "encoder-decoder": "seq2seq",
     "translator": "seq2seq",
     "pos": "tagger",
+    "naivebayes": "bayes",
+    "textcat": "classifier",
 }
 """The kinds that other names mean."""
 _noted: dict[Any, Any] = {}
@@ -109,6 +114,14 @@ class TaggedSources:
 
 
 @dataclass(frozen=True)
+class LabelledSources:
+    """The labelled texts that the texts come from."""
+
+    train: Labelled
+    valid: Labelled | None
+
+
+@dataclass(frozen=True)
 class TrainingData:
     """Everything a kind needs to train a model, apart from its settings."""
 
@@ -125,8 +138,11 @@ class TrainingData:
     """A folder for checkpoints and measurements; kinds that need none do not create it."""
     resume: bool = False
     """Continue from the newest checkpoint of the run folder."""
-    sources: Sources | TaggedSources | None = None
-    """For kinds that learn from pairs, the sources: the texts are then the targets. For taggers, the sentences."""
+    sources: Sources | TaggedSources | LabelledSources | None = None
+    """For kinds that learn from pairs, the sources: the texts are then the targets. For taggers, the sentences.
+
+    For classifiers, the texts with their labels.
+    """
     executor: Executor = EMBEDDED
     """Where the work is done, for kinds that take an executor."""
 
@@ -176,13 +192,13 @@ class HeldOut:
     """The text on which the models of a comparison are measured."""
 
     examples: Any
-    """The examples as kinds of the task take them: a corpus, pairs, or tagged sentences."""
+    """The examples as kinds of the task take them: a corpus, pairs, tagged sentences or labelled texts."""
     encoded: Encoded
     """The same as ids: of pairs, the targets; of tagged sentences, the words."""
 
     @property
     def lines(self) -> Corpus:
-        """A line for each example: of pairs, SOURCE TAB TARGET; of tagged sentences, word/TAG word/TAG."""
+        """A line for each example: SOURCE TAB TARGET of pairs, word/TAG word/TAG, LABEL TAB TEXT."""
         lines: Corpus = getattr(self.examples, "lines", self.examples)
         return lines
 

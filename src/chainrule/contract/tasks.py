@@ -20,6 +20,7 @@ _BUILT_IN = {
     "translation": "chainrule.seq2seq.training:TRANSLATION",
     "tagging": "chainrule.tagging.training:TAGGING",
     "masked": "chainrule.masked.training:MASKED",
+    "classification": "chainrule.classification.training:CLASSIFICATION",
 }
 """The module and the variable of each task."""
 
@@ -53,6 +54,8 @@ class Task:
     """The function that turns lines of examples into ids; runs/prepare.py has those of this package."""
     has_sources: bool = False
     """Whether an example is a pair, a source and a target: files are then given for each side."""
+    has_labels: bool = False
+    """Whether an example is a text with a label: a field of records is then the label."""
     example: str = "line"
     """What an example is called."""
     unit: str = "token"

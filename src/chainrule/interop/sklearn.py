@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from chainrule.classification.bayes import posterior
 from chainrule.contract.lm import Context, LanguageModel
 from chainrule.errors import MissingExtraError
 from chainrule.evaluation.surprisal import score
@@ -119,11 +120,7 @@ class PerplexityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """ln p(class | text). A text that no model thinks possible is as probable as its class was before."""
-        joint_NC = self.predict_joint_log_proba(X)
-        is_possible_N1 = joint_NC.max(axis=1, keepdims=True) > -np.inf
-        joint_NC = np.where(is_possible_N1, joint_NC, self.class_log_prior_)
-        log_probs_NC: np.ndarray = joint_NC - np.logaddexp.reduce(joint_NC, axis=1, keepdims=True)
-        return log_probs_NC
+        return posterior(self.predict_joint_log_proba(X), self.class_log_prior_)
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:
         """ln p(text, class) = ln p(text | class) + ln p(class)."""

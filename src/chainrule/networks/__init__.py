@@ -22,4 +22,5 @@ networks are a `Network`: token ids in, features out, and a memory of the tokens
     transformer/          Transformer decoders and encoders
     seq2seq/              encoder-decoders, whose memory begins from a source
     tagging/              taggers, which read the spelling of words too
+    classification/       classifiers: an encoder, a pool over its tokens, and one label
 """

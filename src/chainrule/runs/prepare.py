@@ -9,12 +9,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from chainrule.contract.kinds import Sources, TaggedSources
+from chainrule.contract.kinds import LabelledSources, Sources, TaggedSources
 from chainrule.errors import SettingsError
 from chainrule.system.disk import naming
 from chainrule.system.parallel import EMBEDDED, Executor
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
+from chainrule.text.labelled import Labelled
 from chainrule.text.pairs import Pairs, sides_of
 from chainrule.text.split import By, split
 from chainrule.text.tagged import Tagged
@@ -30,7 +31,7 @@ from chainrule.tokens.registry import (
 from chainrule.tokens.vocabulary import Limit
 from chainrule.tokens.words.tokenizer import WordTokenizer
 
-E = TypeVar("E", Corpus, Pairs, Tagged)
+E = TypeVar("E", Corpus, Pairs, Tagged, Labelled)
 """The examples of a task."""
 
 
@@ -133,7 +134,7 @@ def split_off(
     if hasattr(whole, "split"):
         divide = whole.split
         if by != "auto":
-            raise SettingsError(f"pairs and tagged sentences are split one by one, not by {by}")
+            raise SettingsError(f"pairs, tagged sentences and labelled texts are split one by one, not by {by}")
     else:
         divide = partial(split, whole, by=by)
     return {**divide(wanted, folder, seed=seed, progress=progress), **parts}
@@ -199,6 +200,23 @@ def encode_tagged(
     tokenizer, encoded, _ = encode_parts(words, tokenizer, folder, progress, executor)
     encoded = {name: replace(one, fingerprint=parts[name].fingerprint) for name, one in encoded.items()}
     return tokenizer, encoded, TaggedSources(parts["train"], parts.get("valid"))
+
+
+def encode_labelled(
+    parts: Mapping[str, Labelled],
+    tokenizer: Chosen,
+    folder: Path,
+    progress: Progress = SILENT,
+    executor: Executor = EMBEDDED,
+) -> tuple[Tokenizer, dict[str, Encoded], LabelledSources]:
+    """Return the texts of each part of labelled texts as ids, a line for each, and the labelled texts."""
+    for part in parts.values():
+        if part.origin is not None:
+            part.origin.note_losses(progress)
+    texts = {name: Corpus.from_texts([one.text for one in part]) for name, part in parts.items()}
+    tokenizer, encoded, _ = encode_parts(texts, tokenizer, folder, progress, executor)
+    encoded = {name: replace(one, fingerprint=parts[name].fingerprint) for name, one in encoded.items()}
+    return tokenizer, encoded, LabelledSources(parts["train"], parts.get("valid"))
 
 
 def encode_parts(

@@ -16,6 +16,7 @@ from chainrule.runs.prepare import TokenizerChoice
 from chainrule.system.disk import replaced_file
 from chainrule.text.builtin import BUILTIN
 from chainrule.text.corpus import Corpus
+from chainrule.text.labelled import Labelled
 from chainrule.text.pairs import Pairs
 from chainrule.text.records import Fields
 from chainrule.text.remote import is_address
@@ -29,7 +30,7 @@ SOURCES = "sources"
 FORMAT, VERSION = "chainrule-run", 1
 
 Description: TypeAlias = dict[str, Any]
-Examples: TypeAlias = Corpus | Pairs | Tagged
+Examples: TypeAlias = Corpus | Pairs | Tagged | Labelled
 """What a model learns from; a task of another package may have a type of its own."""
 
 

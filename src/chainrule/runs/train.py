@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from chainrule import settings as settings_of
 from chainrule.contract.kinds import (
     Kind,
+    LabelledSources,
     Sources,
     TaggedSources,
     TrainingData,
@@ -38,6 +39,7 @@ from chainrule.system.plugins import import_object
 from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text
+from chainrule.text.labelled import GivenLabelled
 from chainrule.text.pairs import GivenPairs
 from chainrule.text.tagged import GivenTagged
 from chainrule.tokens.base import Tokenizer
@@ -46,7 +48,7 @@ from chainrule.training.checkpoints.run_folder import EARLIER, using_run
 from chainrule.training.parallel import together
 from chainrule.training.team import choose_own_device, processes
 
-Given: TypeAlias = "Text | GivenPairs | GivenTagged"
+Given: TypeAlias = "Text | GivenPairs | GivenTagged | GivenLabelled"
 """Examples as callers give them."""
 
 SHARES = {"train": 0.95, "valid": 0.05}
@@ -202,7 +204,7 @@ def encode_examples(
     progress: Progress = SILENT,
     settings: Any = None,
     executor: Executor = EMBEDDED,
-) -> tuple[Tokenizer, dict[str, Encoded], Sources | TaggedSources | None]:
+) -> tuple[Tokenizer, dict[str, Encoded], Sources | TaggedSources | LabelledSources | None]:
     """Return the tokenizer, the ids of each part, as lines, and what the task of the kind has beside them."""
     task = learns_as(kind, settings)
     if source_tokenizer is not None and not task.has_sources:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from chainrule.tagging.reading import SubwordReader, WordReader, numbered
 from chainrule.text.tagged import one_word
 from chainrule.tokens.base import Tokenizer
 from chainrule.training.layouts import OVERLAP, in_pieces
+from chainrule.training.pretrained import tuned
 
 WORDS_AT_ONCE = 1 << 13
 """The most words read in one forward pass."""
@@ -94,8 +94,5 @@ class NeuralTagger(TorchModel, Tagger):
         """Return the pretrained masked model, with its encoder as it is after training."""
         if self.pretrained is None:
             return {}
-        tuned = copy.copy(self.pretrained)
-        tuned.network = copy.deepcopy(self.pretrained.network)
         assert self.network.words.pretrained is not None
-        tuned.network.encoder.load_state_dict(self.network.words.pretrained.encoder.state_dict())
-        return {PRETRAINED: tuned}
+        return {PRETRAINED: tuned(self.pretrained, self.network.words.pretrained.encoder)}

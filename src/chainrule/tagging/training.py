@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.contract.kinds import LadderEntry, TrainingData, find_kind, load_content
+from chainrule.contract.kinds import LadderEntry, TrainingData, load_content
 from chainrule.contract.tasks import Task
-from chainrule.errors import DamagedFileError, SettingsError
+from chainrule.errors import DamagedFileError
 from chainrule.folder import TENSORS, ModelFolder, read_folder
 from chainrule.networks.tagging.config import TaggerSettings
 from chainrule.settings import parse
@@ -24,6 +24,7 @@ from chainrule.tokens.registry import parse_tokenizer
 from chainrule.training.engines.base import Fill
 from chainrule.training.examples import Texts
 from chainrule.training.kinds import NetworkKind
+from chainrule.training.pretrained import encoder_of, with_dropout
 
 
 class TaggerKind(NetworkKind):
@@ -34,7 +35,9 @@ class TaggerKind(NetworkKind):
         pretrained = encoder = None
         if settings.pretrained is not None:
             pretrained = load_content(read_folder(settings.pretrained))
-            encoder = _with_dropout(_encoder_of(pretrained, settings.pretrained), settings.encoder_dropout)
+            encoder = with_dropout(
+                encoder_of(pretrained, settings.pretrained, "a tagger"), settings.encoder_dropout
+            )
         frequent_V = data.most_frequent(WordReader(data.tokenizer, spells=False))
         return partial(self._tagger, settings, data.tokenizer, data.tag_tokenizer, frequent_V, pretrained, encoder)
 
@@ -51,7 +54,7 @@ class TaggerKind(NetworkKind):
             from chainrule.networks.tagging.tagger import ENCODER
 
             pretrained = load_content(folder.part(PRETRAINED))
-            encoder = _encoder_of(pretrained, str(folder.path))
+            encoder = encoder_of(pretrained, str(folder.path), "a tagger")
             arrays |= {f"{ENCODER}{name}": weight.numpy() for name, weight in encoder.state_dict().items()}
         frequent_V = np.array(folder.tensor(FREQUENT))
         make = partial(self._tagger, settings, words, tags, frequent_V, pretrained, encoder)
@@ -114,27 +117,6 @@ class TaggerKind(NetworkKind):
         assert isinstance(data, TaggingData)
         (tagged,) = lm.tag([next(iter(data.parts[-1])).words])
         return str(tagged)
-
-
-def _encoder_of(model: Any, name: str) -> Any:
-    """Return the encoder of a masked model; any other model is refused."""
-    from chainrule.networks.transformer.stack import Encoder
-
-    encoder = getattr(getattr(model, "network", None), "encoder", None)
-    if find_kind(model.kind).task != "masked" or not isinstance(encoder, Encoder):
-        raise SettingsError(
-            f"pretrained={name}: a tagger begins from a masked model, and this is one of the kind {model.kind!r}: "
-            "chainrule train masked makes one"
-        )
-    return encoder
-
-
-def _with_dropout(encoder: Any, share: float) -> Any:
-    """Return a copy of the encoder that leaves out features in training: it reads few sentences many times."""
-    config = dataclasses.replace(encoder.config, dropout=share, attention_dropout=share)
-    copied = type(encoder)(config, len(encoder.embedding))
-    copied.load_state_dict(encoder.state_dict())
-    return copied
 
 
 _QUICK = ("lstm, one direction", "lstm, two directions", "lstm, deep, characters", "transformer, characters")

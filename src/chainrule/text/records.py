@@ -101,8 +101,8 @@ def no_field(name: str, wanted: Iterable[str], there: Iterable[str]) -> CorpusEr
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     known = ", ".join(names[:_MOST_NAMES]) or "none"
     return CorpusError(
-        f"{name}: there is no field {missing}; there are: {known}{more} (choose with --field and --id-field; in "
-        'Python with Corpus.open(path, fields="..."))'
+        f"{name}: there is no field {missing}; there are: {known}{more} (choose with --field, --id-field "
+        'and --label-field; in Python with Corpus.open(path, fields="..."))'
     )
 
 

@@ -14,6 +14,7 @@ In reading order:
     team.py           the processes that train one network together, as the other files see them
     parallel.py       training on many processes, as torchrun starts them
     optim/            the learning-rate schedule, and the optimisers and averaged weights of torch networks
+    pretrained.py     the encoder of a masked model, from which networks of other tasks begin
     planning.py       what is decided before the first step: modes, how long a run is
     tracking/         figures of a run: written while it goes on, for other programs too, and read as curves
     checkpoints/      the run folder, and checkpoints from which a run is resumed bit for bit

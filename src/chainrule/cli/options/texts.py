@@ -33,6 +33,9 @@ corpus_argument = click.argument(
 )
 text_argument = click.argument("text", metavar="[TEXT|-]", default="-", type=click.Path())
 id_field = option("--id-field NAME", "The field that names a record. [default: its line or row]")
+label_field = option(
+    "--label-field NAME", "Classification: the field of a record that is its label. [default: label]"
+)
 source_tokenizer = option(
     "--source-tokenizer NAME",
     "Kinds that learn from pairs: a tokenizer for the sources alone. [default: one for both sides]",
@@ -121,6 +124,10 @@ def open_examples(options: Mapping[str, Any], task: Task, *given: Sequence[str] 
     from chainrule.text.files import form_of
     from chainrule.text.hub import is_dataset
 
+    if (label := options.get("label_field")) is not None:
+        if not task.has_labels:
+            raise click.UsageError("--label-field is for models that classify texts")
+        options = {**options, "id_field": label}
     if not task.has_sources:
         made = import_object(task.examples)
         return [None if corpus is None else made(corpus) for corpus in open_corpora(options, *given)]

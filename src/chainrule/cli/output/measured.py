@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from chainrule.cli.output import cut, print_table, say, show
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from rich.console import Console
 
+    from chainrule.classification.evaluate import ClassificationMeasured
     from chainrule.evaluation.measure import Measured
     from chainrule.evaluation.pseudo import PseudoMeasured
     from chainrule.seq2seq.evaluate import TranslationMeasured
@@ -21,7 +23,7 @@ Results: TypeAlias = Sequence[tuple[str, T]]
 
 _FIGURES = 60  # the width of the table of language models without their names
 _WIDE = 70
-_WIDEST_CONFUSION = 24  # tags; a table of more is not read
+_WIDEST_CONFUSION = 24  # tags or labels; a table of more is not read
 
 
 def show_language(screen: Console, results: Results[Measured]) -> None:
@@ -104,13 +106,23 @@ def _print_tags(screen: Console, measured: TaggingMeasured) -> None:
     ]
     screen.print()
     print_table(screen, ["tag", "words", "precision", "recall", "F1"], rows)
-    if not (pairs := measured.confused()):
+    _print_confusion(screen, measured.confused(), [one.tag for one in tags], measured.tags, measured.confusion_KK)
+
+
+def _print_confusion(
+    screen: Console,
+    pairs: Sequence[tuple[str, str, int]],
+    have: list[str],
+    names: list[str],
+    confusion_KK: NDArray[Any],
+) -> None:
+    """Print which names are confused: right ones are rows, given ones columns; of many, only the worst pairs."""
+    if not pairs:
         return
     screen.print()
-    if len(tags) <= _WIDEST_CONFUSION:
-        have = [one.tag for one in tags]
-        places = [measured.tags.index(name) for name in have]
-        counts = measured.confusion_KK[places][:, places].tolist()
+    if len(have) <= _WIDEST_CONFUSION:
+        places = [names.index(name) for name in have]
+        counts = confusion_KK[places][:, places].tolist()
         rows = [
             [name, *(f"{number:,}" if number else "·" for number in row)]
             for name, row in zip(have, counts, strict=True)
@@ -119,3 +131,32 @@ def _print_tags(screen: Console, measured: TaggingMeasured) -> None:
         screen.print()
     listed = ", ".join(f"{right} as {given} {times:,}" for right, given, times in pairs)
     say(screen, f"confused most often: {listed}")
+
+
+# -- classifiers ------------------------------------------------------------------------------------------
+
+
+def show_classifiers(screen: Console, results: Results[ClassificationMeasured]) -> None:
+    """Print how good classifiers are; of a single one also each label, and which labels are confused."""
+    rows = []
+    for folder, m in results:
+        halves = [
+            f" ± {(ends[1] - ends[0]) / 2:.2%}" if (ends := m.intervals.get(name)) else ""
+            for name in ("accuracy", "macro_f1")
+        ]
+        shown = f"{m.accuracy:.2%}{halves[0]}", f"{m.macro_f1:.2%}{halves[1]}", f"{m.calibration_error:.2%}"
+        rows.append([folder, *shown, f"{m.confidence:.2%}", f"{m.nats:.3g}", f"{m.texts:,}"])
+    headings = ["model", "accuracy", "macro F1", "calibration error", "confidence", "nats", "texts"]
+    print_table(screen, headings, rows)
+    say(screen, f"the most frequent label of these texts: {results[0][1].baseline:.2%}")
+    if len(results) > 1:
+        return
+    m = results[0][1]
+    labels = sorted(m.by_label, key=lambda one: -one.texts)
+    rows = [
+        [one.label, f"{one.texts:,}", f"{one.precision:.2%}", f"{one.recall:.2%}", f"{one.f1:.2%}"]
+        for one in labels
+    ]
+    screen.print()
+    print_table(screen, ["label", "texts", "precision", "recall", "F1"], rows)
+    _print_confusion(screen, m.confused(), [one.label for one in labels], m.labels, m.confusion_KK)

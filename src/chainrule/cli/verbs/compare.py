@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 @texts.corpus_argument
 @opt.option(
     "--task NAME",
-    "What the models do: language, translation or tagging. Each task has a ladder and a measure of its own.",
+    "What the models do: language, translation, tagging or classification. Each task has a ladder and a measure of "
+    "its own.",
     default="language",
     shell_complete=names_from("chainrule.contract.tasks:task_names"),
 )
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
 @opt.device
 @opt.seed
 @texts.corpus_options
+@texts.label_field
 @opt.json
 def compare(
     corpus: tuple[str, ...], task: str, out: str, kinds: tuple[str, ...], as_json: bool, **options: Any
@@ -94,6 +96,7 @@ def compare(
     chainrule compare corpus.txt --ladder quick --curve --out ladder
     chainrule compare corpus.txt --ladder lecture-ngrams --tokenizer word --out ladder
     chainrule compare --task translation train.en train.de --out ladder
+    chainrule compare --task classification reviews.csv --label-field stars --out ladder
     """
     from chainrule.contract.tasks import find_task
 

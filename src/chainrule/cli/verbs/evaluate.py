@@ -11,7 +11,7 @@ import click
 import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli import output
-from chainrule.cli.options.texts import corpus_options, is_text, open_examples
+from chainrule.cli.options.texts import corpus_options, is_text, label_field, open_examples
 from chainrule.cli.output import terminal_progress
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ _FOR_OTHERS = {
 @opt.dynamic_options
 @opt.compute
 @corpus_options
+@label_field
 @opt.json
 def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Measure the models in DIR... on TEXT.
@@ -56,6 +57,9 @@ def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -
 
     For taggers, TEXT is CoNLL-U or lines of word/TAG: accuracy, also on unknown words, each tag, and a table of
     which tags are confused, beside the most frequent tag of each word.
+
+    For classifiers, TEXT is records with a --label-field, or lines of LABEL TAB TEXT: accuracy and macro F1 with
+    their intervals, each label, which are confused, and how far probabilities are from the shares of right labels.
 
     \b
     chainrule evaluate model held-out.txt

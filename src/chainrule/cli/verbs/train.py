@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 @rare(opt.executor_options)
 @opt.seed
 @rare(texts.corpus_options)
+@rare(texts.label_field)
 @opt.json
 def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json: bool, **options: Any) -> None:
     """Train a model of KIND on CORPUS.
@@ -60,10 +61,14 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
     A kind that translates learns from pairs: CORPUS is the file of sources and that of their targets, line by line,
     or one file of records with a --field for each side. --held-out is then given for both files too.
 
+    A kind that classifies learns from texts with labels: records with the fields --field and --label-field, or
+    lines of LABEL TAB TEXT.
+
     \b
     chainrule train ngram corpus.txt --set order=5 --out model
     chainrule train seq2seq train.en train.de --held-out val.en --held-out val.de --out model
     chainrule train tagger train.conllu --held-out dev.conllu --out tagger
+    chainrule train classifier reviews.jsonl --field text --label-field stars --out classifier
     chainrule train ngram 'files/*.txt' --executor ray --out model
     """
     from chainrule.contract.kinds import find_kind, learns_as

@@ -10,7 +10,7 @@ In reading order:
     chat.py         /v1/chat/completions, /v1/responses
     tokens.py       /tokenize, /detokenize, /tokenizer_info, /v1/merges, /v1/embeddings
     reading.py      /v1/score, /v1/next, /v1/beam
-    tasks.py        /v1/suggest, /v1/translate, /v1/tag, /v1/fill
+    tasks.py        /v1/suggest, /v1/translate, /v1/tag, /v1/classify, /v1/fill
     inside.py       /v1/inside, /v1/neighbours
     runs.py         /v1/runs: trainings and comparisons
 """

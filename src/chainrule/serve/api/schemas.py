@@ -328,6 +328,10 @@ class TagRequest(OfTexts):
     split: Literal["unicode", "whitespace"] = "unicode"
 
 
+class ClassifyRequest(OfTexts):
+    """The body of /v1/classify."""
+
+
 class InsideRequest(Asked):
     """The body of /v1/inside."""
 

@@ -1,4 +1,4 @@
-"""/v1/suggest, /v1/translate, /v1/tag and /v1/fill: words, translations, tags and gaps."""
+"""/v1/suggest, /v1/translate, /v1/tag, /v1/classify and /v1/fill: words, translations, tags, labels and gaps."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from chainrule.classification.contract import Classifier
 from chainrule.decode.suggest import suggest
 from chainrule.errors import ModelError
 from chainrule.masked.contract import MASK, MaskedModel
@@ -19,7 +20,7 @@ from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.seq2seq.translate import BEAM, translate_texts
 from chainrule.serve.api.answers import find_model, in_bulk
 from chainrule.serve.api.pieces import as_json
-from chainrule.serve.api.schemas import FillRequest, SuggestRequest, TagRequest, TranslateRequest
+from chainrule.serve.api.schemas import ClassifyRequest, FillRequest, SuggestRequest, TagRequest, TranslateRequest
 from chainrule.serve.batching.requests import PAUSE
 from chainrule.tagging.contract import Tagger
 from chainrule.tagging.tag import tag
@@ -29,7 +30,7 @@ router = APIRouter()
 MOST_GAPS = 32
 """The most gaps of a text that is filled."""
 _TEXTS_AT_ONCE = 32
-"""Texts of all requests that are translated or tagged together."""
+"""Texts of all requests that are translated, tagged or classified together."""
 
 
 @router.post("/v1/suggest")
@@ -88,6 +89,25 @@ async def tag_words(body: TagRequest, request: Request) -> Response:
     found = await served.scheduler.bulk(("tag", body.split), body.texts, run)
     data = [{"words": words} for words in found]
     return await as_json({"object": "list", "model": served.name, "tags": tagger.tags, "data": data})
+
+
+@router.post("/v1/classify")
+async def classify_texts(body: ClassifyRequest, request: Request) -> Response:
+    """Give each text a label, and the probability of every label."""
+    served = find_model(request, body.model)
+    classifier = served.expect(Classifier.expect)
+
+    def run(items: list[Any]) -> Iterator[Any]:
+        for first in range(0, len(items), _TEXTS_AT_ONCE):
+            for found in classifier.classify(items[first : first + _TEXTS_AT_ONCE]):
+                probabilities = {label: round(math.exp(value), 6) for label, value in found.log_probs.items()}
+                yield {"label": found.label, "probabilities": probabilities}
+            yield PAUSE
+
+    if any(not text.strip() for text in body.texts):
+        raise ModelError("a text is empty: there is nothing to classify")
+    found = await served.scheduler.bulk(("classify",), body.texts, run)
+    return await as_json({"object": "list", "model": served.name, "labels": classifier.labels, "data": found})
 
 
 @router.post("/v1/fill")

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("sklearn")
-
 FOLDER = Path(__file__).parents[2] / "examples" / "classifying"
 
 
