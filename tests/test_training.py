@@ -159,3 +159,12 @@ def test_a_model_and_a_corpus_say_what_they_are() -> None:
     toy = cr.Corpus.from_text("i love cats\n")
     assert repr(cr.train("ngram", toy, smoothing="mle", tokenizer="word")) == "<NgramModel of 6 word tokens, line>"
     assert "i love" not in repr(toy)
+
+
+def test_models_of_one_text_have_one_tokenizer_and_can_be_mixed() -> None:
+    """A network holds lines out to tune on, an n-gram model does not; both learn the same subwords."""
+    text = "\n".join(f"line {i} of {i * i} words and {'more ' * (i % 7)}words" for i in range(300))
+    counted = cr.train("ngram", text, order=2)
+    network = cr.train("lstm", text, steps=2)
+    assert counted.tokenizer.to_json() == network.tokenizer.to_json()
+    assert cr.mix([counted, network], text[:2000]).tokenizer.to_json() == counted.tokenizer.to_json()

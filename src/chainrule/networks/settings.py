@@ -280,6 +280,11 @@ class GruSettings(RecurrentSettings):
 
     cell: Literal["gru"] = setting("gru", "the kind of cells in a layer")
 
+    def values_for(self, run: RunEstimate) -> Values:
+        # its one state is what it remembers and what it shows: what these three do to it cost far more than it
+        # brought (docs/defaults.md)
+        return {**super().values_for(run), "weight_dropout": 0.0, "alpha": 0.0, "beta": 0.0}
+
 
 @dataclass(frozen=True)
 class QrnnSettings(RecurrentSettings, QrnnConfig):

@@ -61,9 +61,14 @@ class TokenizerChoice:
     vocabulary: str | Path | None = None
     """A file with a word on each line: the vocabulary is exactly these words."""
 
+    @property
+    def has_subwords(self) -> bool:
+        """True if subwords are learned from text."""
+        return self.name in ("bpe", "wordpiece", "unigram")
+
     def sized_for(self, corpus: Corpus) -> TokenizerChoice:
         """Return the choice with a vocabulary of subwords that suits the size of a text, if none is given."""
-        if self.vocab_size is not None or self.name not in ("bpe", "wordpiece", "unigram"):
+        if self.vocab_size is not None or not self.has_subwords:
             return self
         size = corpus.size() or sum(path.stat().st_size for path in corpus.paths)
         return replace(self, vocab_size=subwords_for(size))

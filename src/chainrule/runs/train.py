@@ -149,8 +149,13 @@ def train_kind(
             tokenizer = settings.tokenizer_folder  # the initial weights belong to this tokenizer
         tokenizer = _choice(kind.tokenizer if tokenizer is None else tokenizer)
         source_tokenizer = None if source_tokenizer is None else _choice(source_tokenizer)
+        made: Any = tokenizer
+        is_held_out = valid is None and "valid" in parts
+        if is_held_out and isinstance(corpus, Corpus) and isinstance(made, TokenizerChoice) and made.has_subwords:
+            # from all of the text, as for a kind that holds nothing out: models of one text can then be mixed
+            made = made.sized_for(corpus).make(corpus, progress)
         the_tokenizer, encoded, sources = encode_examples(
-            kind, parts, tokenizer, source_tokenizer, folder, progress, settings, executor
+            kind, parts, made, source_tokenizer, folder, progress, settings, executor
         )
         texts = encoded["train"], encoded.get("valid")
         data = TrainingData(the_tokenizer, *texts, context, seed, progress, device, run, resume, sources, executor)

@@ -19,7 +19,7 @@ from chainrule.networks.classification.config import ClassifierSettings
 from chainrule.networks.layers import Embedding, Head, last_of_rows
 from chainrule.networks.network import BatchLoss, Table, Trainable
 from chainrule.networks.recurrent.both_ways import BothWays
-from chainrule.networks.regularise import VariationalDropout
+from chainrule.networks.regularise import Dropout, VariationalDropout
 from chainrule.networks.transformer.stack import Encoder
 
 ENCODER = "body.encoder."
@@ -57,7 +57,7 @@ class ClassifierNetwork(Trainable):
         if encoder is None and config.encoder == "bagofwords":
             sizes = [config.embedding, *[config.width] * config.layers]
             self.hidden.extend(map(nn.Linear, sizes[:-1], sizes[1:]))
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         # not named head: a head predicts tokens of the text
         self.label_head = Head(config.width, labels, bias=True)
 
