@@ -150,9 +150,10 @@ class _Search:
     def is_over(self) -> bool:
         """Return True if no live hypothesis can become one of the best: ln p only falls, up to the greatest length.
 
-        Or, by the usual rule, whether as many as the beam is wide are finished.
+        Or, by the usual rule, if as many as the beam is wide are finished, and no live one ranks higher than all.
         """
-        if self.beam.ending == "best" and self.finished >= self.beam.width:
+        is_usual = self.beam.ending == "best" and self.finished >= self.beam.width
+        if is_usual and self.rank(self.live[0]) <= self.rank(self.done[0]):
             return True
         bound = max(self.live_log_probs()) / float(self.longest**self.beam.length_power)
         return bound == -math.inf or (len(self.done) == self.best and bound <= self.rank(self.done[-1]))

@@ -117,3 +117,23 @@ def test_a_model_that_gives_nan_is_an_error() -> None:
     lm = Drawn(0, [math.nan, -1.0])
     with pytest.raises(ModelError, match="NaN"):
         beam_search(lm, lm.start(2), Beam(3), max_tokens=4, end=END)
+
+
+class Counting(Drawn):
+    """A model that writes three tokens almost surely; at each step an end, too early, is the second choice."""
+
+    def next_log_probs(self, state: State) -> Array:
+        assert isinstance(state, Read)
+        best = [END if len(row) > 3 else len(row) % 2 for row in state.rows]
+        p = np.full((len(best), SIZE), 0.001)
+        p[:, END] = 0.01
+        p[np.arange(len(best)), best] = 0.98
+        return np.log(p)
+
+
+def test_many_poor_ends_do_not_end_the_search() -> None:
+    """Hypotheses that ended too early fill the beam, before the one that is right has ended."""
+    lm = Counting(0, [0.0])
+    beam, rules = Beam(width=3, ending="best"), {"max_tokens": 10, "end": END}
+    (found,) = beam_search(lm, lm.start(1), beam, **rules)
+    assert found[0].ids == slow_beam_search(lm, lm.start(1), beam, **rules)[0][0].ids == (1, 0, 1, END)

@@ -11,7 +11,8 @@ When a hypothesis ends is one of two rules (`Beam.ending`):
             rank, and the beam always holds the `width` best unfinished ones. A beam of width 1 is not greedy, since
             it compares the ends of all beginnings of its one hypothesis.
     best    a hypothesis is finished only if its end is among the `width` best of all continuations, and the search
-            is over when `width` hypotheses are finished: the usual rule. A beam of width 1 is greedy.
+            is over when `width` hypotheses are finished and the best unfinished one ranks no higher than the best
+            of them: the usual rule. A beam of width 1 is greedy.
 
 With a length power of 1, `any` finds texts of higher mean ln p. With a power below 1 it mostly finds empty lines,
 which are what that ranks highest: `best` should be taken there (benchmarks/results/suggestions.md has figures).
@@ -264,7 +265,8 @@ class _Search:
     def _is_done(self) -> np.ndarray:
         """Return True for each prompt of which no live hypothesis can get among the best: ln p only falls.
 
-        By the usual rule a prompt is also done when as many hypotheses as the beam is wide are finished.
+        By the usual rule a prompt is also done when as many hypotheses as the beam is wide are finished, unless an
+        unfinished one ranks higher than all of them: in a small vocabulary, poor ends are soon among the best.
         """
         best_P = self.live_PW.max(axis=1)
         bound_P = best_P / self._divisors(self.longest[self.active])
@@ -273,7 +275,9 @@ class _Search:
             is_full_P & (bound_P <= self.done.ranks_PR[self.active, -1])
         )
         if self.beam.ending == "best":
-            is_done_P |= self.done.count[self.active] >= self.beam.width
+            rank_P = self.live_PW[:, 0] / self._divisors(self.lengths_PW[:, 0])
+            is_behind_P = rank_P <= self.done.ranks_PR[self.active, 0]
+            is_done_P |= (self.done.count[self.active] >= self.beam.width) & is_behind_P
         return is_done_P
 
     def results(self, end: int | None) -> list[list[Continuation]]:

@@ -101,13 +101,14 @@ def leaves_open(*names: str) -> Callable[[type[T]], type[T]]:
 
 
 def regularisers(config: Any) -> list[str]:
-    """Return the names of a configuration's fields for dropout and penalties.
+    """Return the names of a configuration's fields for dropout, penalties and label smoothing.
 
     >>> regularisers(FeedforwardConfig())
     ['dropout', 'token_dropout']
     """
     names = [field.name for field in dataclasses.fields(config)]
-    return [name for name in names if name.endswith("dropout") or name in ("alpha", "beta")]
+    others = ("alpha", "beta", "label_smoothing")
+    return [name for name in names if name.endswith("dropout") or name in others]
 
 
 def weakened(config: T, strength: float) -> T:

@@ -82,7 +82,7 @@ class NeuralSettings(TrainingSettings):
 
     @property
     def leaves_regularisation_open(self) -> bool:
-        """True if no dropout or penalty that a rule would choose has a value yet."""
+        """True if nothing of the regularisation that a rule would choose has a value yet."""
         chosen = {field.name for field in fields(self) if field.metadata.get("open")} & {*regularisers(self)}
         return bool(chosen) and chosen <= {*open_names(self)}
 
@@ -281,9 +281,11 @@ class GruSettings(RecurrentSettings):
     cell: Literal["gru"] = setting("gru", "the kind of cells in a layer")
 
     def values_for(self, run: RunEstimate) -> Values:
-        # its one state is what it remembers and what it shows: what these three do to it cost far more than it
-        # brought (docs/defaults.md)
-        return {**super().values_for(run), "weight_dropout": 0.0, "alpha": 0.0, "beta": 0.0}
+        # its one state is what it remembers and what it shows: what these three did to it cost far more than they
+        # brought, and with the rest of AWD-LSTM's regularisation smaller steps were better (docs/defaults.md)
+        values = {**super().values_for(run), "weight_dropout": 0.0, "alpha": 0.0, "beta": 0.0}
+        rate = values["learning_rate"] * (1 - 0.5 * self.awd_share(run))
+        return {**values, "learning_rate": float(f"{rate:.2g}")}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -95,6 +95,7 @@ class SourcedMemory(ArrayMemory):
 class EncoderDecoder(Network):
     """A network that writes a target for a source; constructed from (config, vocab_size, bos, source_size)."""
 
+    SHARES: ClassVar[tuple[str, ...]] = ("label_smoothing",)
     reads_two_sides = True
     label_smoothing: float
     source_window: int | None

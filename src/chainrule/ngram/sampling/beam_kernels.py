@@ -202,7 +202,8 @@ def _take_step(rule: Any, hypotheses: Any, finished_RC: Any) -> None:
     numbers[STEP] = step + 1
     bound = live[0] / rule.last_divisor
     is_over = bound == -np.inf or (numbers[COUNT] >= len(finished_RC) and bound <= finished_RC[-1, RANK])
-    is_over |= rule.is_usual and numbers[COUNT] >= width
+    is_behind = live[0] / rule.divisors[lengths[0]] <= finished_RC[0, RANK]
+    is_over |= rule.is_usual and numbers[COUNT] >= width and is_behind
     numbers[IS_OVER] = is_over or step + 1 == rule.limit
 
 
