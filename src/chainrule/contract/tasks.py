@@ -53,6 +53,10 @@ class Task:
     """The function that turns lines of examples into ids; runs/prepare.py has those of this package."""
     has_sources: bool = False
     """Whether an example is a pair, a source and a target: files are then given for each side."""
+    fields: tuple[str, ...] = ()
+    """The fields of records that are the two sides of a pair, where a user names none."""
+    has_template: bool = False
+    """Whether sources are prompts, which the settings have a template for: both sides are then one text."""
     example: str = "line"
     """What an example is called."""
     unit: str = "token"
@@ -69,6 +73,21 @@ LANGUAGE = Task(
     show="chainrule.cli.output.measured:show_language",
     options=("dynamic",),
 )
+REPLIES = Task(
+    "replies",
+    does="replies to prompts",
+    verb="generate",
+    evaluate="chainrule.evaluation.replies:evaluate_replies",
+    show="chainrule.cli.output.measured:show_replies",
+    examples="chainrule.text.pairs:as_pairs",
+    encode="chainrule.runs.prepare:encode_pairs",
+    has_sources=True,
+    fields=("prompt", "reply"),
+    has_template=True,
+    example="pair",
+    perplexity_of=" of replies",
+)
+"""What a language model learns that is tuned on prompts and replies; no kind of model is for this task alone."""
 
 
 def task_names() -> list[str]:

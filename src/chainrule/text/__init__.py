@@ -12,6 +12,7 @@ given.py     text as callers of functions give it: strings are text, paths are f
 shards.py    a corpus in shards, each read by a worker
 batches.py   the records of a corpus in batches
 pairs.py     sources and their targets, a pair on each line
+templates.py prompts and conversations, as a model that is tuned to reply reads them
 tagged.py    sentences with a tag for each word, from CoNLL-U or word/TAG lines
 split.py     train, validation and test parts, split by document
 overlap.py   which lines of a text another text has too
