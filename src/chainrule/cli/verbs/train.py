@@ -62,10 +62,14 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
     A kind that translates learns from pairs: CORPUS is the file of sources and that of their targets, line by line,
     or one file of records with a --field for each side. --held-out is then given for both files too.
 
+    A model that was trained on text is tuned to reply by --set pretrained=DIR: CORPUS is then pairs, records with
+    the fields prompt and reply, or those that --field names. The loss counts the replies alone.
+
     \b
     chainrule train ngram corpus.txt --set order=5 --out model
     chainrule train seq2seq train.en train.de --held-out val.en --held-out val.de --out model
     chainrule train tagger train.conllu --held-out dev.conllu --out tagger
+    chainrule train transformer pairs.jsonl --set pretrained=model --out chat
     chainrule train ngram 'files/*.txt' --executor ray --out model
     """
     from chainrule.contract.kinds import find_kind, learns_as
