@@ -199,7 +199,8 @@ def resume(run: Path, out: str | None, as_json: bool, **options: Any) -> None:
 
 def _finish(lm: cr.LanguageModel, out: str, run: Path | None, overwrite: bool, as_json: bool) -> None:
     """Save a model, remove the checkpoints in `run`, and print what was trained, and how long it took."""
-    from chainrule.contract.kinds import find_kind, learns_as
+    from chainrule.contract.kinds import task_of
+    from chainrule.contract.tasks import REPLIES
     from chainrule.evaluation.metrics import perplexity_of
     from chainrule.folder import megabytes
     from chainrule.training.checkpoints.run_folder import remove_checkpoints
@@ -219,7 +220,7 @@ def _finish(lm: cr.LanguageModel, out: str, run: Path | None, overwrite: bool, a
         found |= {} if steps is None else {"steps": steps, "tokens_seen": seen, "validation_nats": nats}
         print_json(found | {"megabytes": megabytes(out)})
         return
-    task = learns_as(find_kind(lm.kind), lm.settings)
+    task = REPLIES if getattr(lm.settings, "is_tuned", False) else task_of(lm.kind)
     text = count(seen, task.unit) if steps is None else f"{count(seen, task.unit)} ({_passes(seen / tokens)})"
     text = text if pairs is None else f"{count(pairs, task.example)}, {text},"
     tuned = ""
