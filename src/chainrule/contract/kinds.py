@@ -26,7 +26,7 @@ from typing import Any
 from chainrule._version import __version__
 from chainrule.contract.lm import Context, LanguageModel
 from chainrule.contract.model import Model
-from chainrule.contract.tasks import LANGUAGE, Task, find_task
+from chainrule.contract.tasks import LANGUAGE, REPLIES, Task, find_task
 from chainrule.errors import (
     ChainruleError,
     DamagedFileError,
@@ -315,8 +315,13 @@ def find_kind(name: str, *, usable: bool = True) -> Kind:
 
 
 def learns_as(kind: Kind, settings: Any) -> Task:
-    """Return the task whose examples a kind learns from: a translator that is pretrained learns from text."""
-    return LANGUAGE if getattr(settings, "pretrain", "none") != "none" else find_task(kind.task)
+    """Return the task whose examples a kind learns from.
+
+    A translator that is pretrained learns from text; a language model that is tuned, from prompts and replies.
+    """
+    if getattr(settings, "pretrain", "none") != "none":
+        return LANGUAGE
+    return REPLIES if getattr(settings, "is_tuned", False) else find_task(kind.task)
 
 
 def task_of(kind: str) -> Task:

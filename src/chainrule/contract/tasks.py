@@ -56,6 +56,10 @@ class Task:
     """Whether an example is a pair, a source and a target: files are then given for each side."""
     has_labels: bool = False
     """Whether an example is a text with a label: a field of records is then the label."""
+    fields: tuple[str, ...] = ()
+    """The fields of records that are the two sides of a pair, where a user names none."""
+    has_template: bool = False
+    """Whether sources are prompts, which the settings have a template for: both sides are then one text."""
     example: str = "line"
     """What an example is called."""
     unit: str = "token"
@@ -72,6 +76,21 @@ LANGUAGE = Task(
     show="chainrule.cli.output.measured:show_language",
     options=("dynamic",),
 )
+REPLIES = Task(
+    "replies",
+    does="replies to prompts",
+    verb="generate",
+    evaluate="chainrule.evaluation.replies:evaluate_replies",
+    show="chainrule.cli.output.measured:show_replies",
+    examples="chainrule.text.pairs:as_pairs",
+    encode="chainrule.runs.prepare:encode_pairs",
+    has_sources=True,
+    fields=("prompt", "reply"),
+    has_template=True,
+    example="pair",
+    perplexity_of=" of replies",
+)
+"""What a language model learns that is tuned on prompts and replies; no kind of model is for this task alone."""
 
 
 def task_names() -> list[str]:

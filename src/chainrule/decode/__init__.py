@@ -9,6 +9,7 @@ In reading order:
     beam.py        beam search from any state
     healing.py     prompts that stop inside a token
     generate.py    `generate`, `stream`: a prompt in, text out
+    replies.py     replies to prompts, by a model that was tuned to give them
     suggest.py     `suggest`: the words that complete a text or follow it
     randomness.py  random numbers that depend on the seed and the prompt, not on the batch
     top.py         the k largest values of each row
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from chainrule.decode.drafts import Draft
 from chainrule.decode.generate import Generation
+from chainrule.decode.replies import reply_many
 from chainrule.decode.strategies import FrequencyPenalty, PresencePenalty, RepetitionPenalty, Strategy
 from chainrule.decode.suggest import Suggestion
 
@@ -29,4 +31,5 @@ __all__ = [
     "RepetitionPenalty",
     "Strategy",
     "Suggestion",
+    "reply_many",
 ]

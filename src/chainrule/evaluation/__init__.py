@@ -4,6 +4,7 @@ In reading order:
 
     metrics.py     entropy, cross-entropy, KL divergence, perplexity, bits per byte
     measure.py     `evaluate`: a model measured on a text
+    replies.py     a model measured on prompts and their replies
     surprisal.py   `score`: ln p of many texts and their tokens, as arrays
     pseudo.py      pseudo-log-likelihoods of texts under a masked model
     records.py     the surprisal of each record of a file, and the most surprising ones

@@ -14,6 +14,7 @@ from chainrule.arrays import TOKENS_AT_ONCE, checked, to_numpy
 from chainrule.contract.lm import LanguageModel, State, read, score_in_pieces, tokens_at_once
 from chainrule.errors import ModelError
 from chainrule.evaluation.metrics import bits_per_byte, perplexity_of
+from chainrule.evaluation.replies import RepliesMeasured, evaluate_replies
 from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.seq2seq.evaluate import TranslationMeasured, evaluate_pairs
 from chainrule.system.disk import scratch_folder
@@ -126,7 +127,9 @@ def missing_ends(every: Iterable[Measured]) -> list[str]:
 
 
 @overload
-def evaluate(lm: LanguageModel, text: Pairs, *, progress: Reports = False) -> TranslationMeasured: ...
+def evaluate(
+    lm: LanguageModel, text: Pairs, *, progress: Reports = False
+) -> TranslationMeasured | RepliesMeasured: ...
 
 
 @overload
@@ -137,8 +140,10 @@ def evaluate(
 
 def evaluate(
     lm: LanguageModel, text: Text | Pairs, *, dynamic: Dynamic | None = None, progress: Reports = False
-) -> Measured | TranslationMeasured:
+) -> Measured | TranslationMeasured | RepliesMeasured:
     """Measure a model on a text: strings are text, paths are files. A model that translates is measured on `Pairs`.
+
+    A language model is measured on `Pairs`, too: prompts and their replies.
 
     With `dynamic`, its networks learn from the text while it is scored: each token is scored before they learn from
     it. The model itself stays as it is.
@@ -149,6 +154,8 @@ def evaluate(
     >>> measured.tokens, round(measured.perplexity, 2)
     (4, 3.16)
     """
+    if isinstance(text, Pairs) and isinstance(lm, LanguageModel) and not isinstance(lm, ConditionalModel):
+        return evaluate_replies(lm, text, progress=progress)
     if isinstance(text, Pairs):
         return evaluate_pairs(lm, text, progress=progress)
     if isinstance(lm, ConditionalModel):

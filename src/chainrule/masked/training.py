@@ -14,7 +14,7 @@ from chainrule.networks.settings import MaskedSettings
 from chainrule.tokens.base import Tokenizer
 from chainrule.training.engines.base import Fill
 from chainrule.training.examples import Texts
-from chainrule.training.kinds import NetworkKind
+from chainrule.training.kinds import NetworkKind, with_tokens_read
 from chainrule.training.objectives import NextToken
 
 _SAMPLED = 30  # the most tokens of a line that is shown while a network is trained
@@ -38,15 +38,7 @@ class MaskedKind(NetworkKind):
     def train(self, settings: Any, data: TrainingData) -> Any:
         """Train a masked model; its metrics count the tokens that it read, and apart those that it predicted."""
         model = super().train(settings, data)
-        predicted, rate = (model.metrics[name] for name in ("tokens_seen", "tokens_per_second_in_training"))
-        examples = self.texts(settings, data).train
-        share = examples.tokens / len(data.train.ids)
-        model.metrics = {
-            **model.metrics,
-            "tokens_seen": round(predicted / share),
-            "tokens_predicted": predicted,
-            "tokens_per_second_in_training": round(rate / share, 1),
-        }
+        model.metrics = with_tokens_read(model.metrics, self.texts(settings, data).train, data)
         return model
 
     def sample(self, lm: Any, data: TrainingData) -> str:

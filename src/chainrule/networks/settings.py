@@ -30,6 +30,7 @@ from chainrule.networks.training_settings import DECAYING, LEARNING_RATES, Optim
 from chainrule.networks.transformer.config import AS_PRESET, Preset, TransformerConfig
 from chainrule.settings import Groups, open_names, setting
 from chainrule.system.devices import has_torch
+from chainrule.text.templates import TEMPLATE, check_template
 
 BLOCK_RATES = {"muon": 0.064, "adam": 0.032, "adamw": 0.032}
 """The learning rate of a Transformer times the square root of its width, by optimiser."""
@@ -138,6 +139,35 @@ class EngineSettings(NeuralSettings):
         return replace(self, engine=self.chosen_engine)
 
 
+@dataclass(frozen=True)
+class TunedSettings(EngineSettings):
+    """The settings of a kind that, once it is trained on text, can be tuned on prompts and their replies."""
+
+    pretrained: str | None = setting(
+        None, "a model folder of this kind: tune it on pairs, each a prompt and its reply", common=True
+    )
+    template: str | None = setting(
+        None, f"pretrained: how a prompt is written (default: that of the folder, or '{TEMPLATE}')"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.template is not None:
+            check_template(self.template)
+        if self.vectors is not None and self.pretrained is not None:
+            raise SettingsError("vectors and pretrained are two ways to begin: set one of them")
+
+    @property
+    def tokenizer_folder(self) -> str | None:
+        """The model folder whose tokenizer the training takes."""
+        return self.pretrained
+
+    @property
+    def is_tuned(self) -> bool:
+        """True if the model learns from prompts and replies, and not from text."""
+        return self.pretrained is not None
+
+
 # -- hidden layers ----------------------------------------------------------------------------------------
 
 _WORTH_TYING = 1000
@@ -212,7 +242,7 @@ _FULL_REGULARISATION = {
 
 @dataclass(frozen=True)
 @leaves_open("embedding", "hidden", "layers", *_FULL_REGULARISATION, "beta1", "beta2", "clip", "warmup")
-class RecurrentSettings(EngineSettings, RecurrentConfig):
+class RecurrentSettings(TunedSettings, RecurrentConfig):
     """A recurrent network and its training."""
 
     def sizes(self) -> list[Values]:
@@ -350,7 +380,7 @@ class BlockSettings(NeuralSettings, TransformerConfig):
 
 
 @dataclass(frozen=True)
-class TransformerSettings(BlockSettings, EngineSettings, WindowSettings):
+class TransformerSettings(BlockSettings, TunedSettings, WindowSettings):
     """A Transformer and its training."""
 
     TAPE_WORTH = 0.5  # without Muon it needs about twice as many tokens (docs/defaults.md)

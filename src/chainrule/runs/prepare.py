@@ -19,6 +19,7 @@ from chainrule.text.labelled import Labelled
 from chainrule.text.pairs import Pairs, sides_of
 from chainrule.text.split import By, split
 from chainrule.text.tagged import Tagged
+from chainrule.text.templates import prompted, replied
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded, encode_corpus
 from chainrule.tokens.registry import (
@@ -159,12 +160,14 @@ def encode_pairs(
     executor: Executor = EMBEDDED,
     *,
     source_tokenizer: Chosen | None = None,
+    template: str | None = None,
 ) -> tuple[Tokenizer, dict[str, Encoded], Sources]:
     """Return the targets of each part of pairs as ids, and their sources.
 
-    Without a tokenizer of their own, the sources use that of the targets, which is learned from both.
+    Without a tokenizer of their own, the sources use that of the targets, which is learned from both. With a
+    template, sources are prompts in it, and each target begins with its prompt: it is the text that a model reads.
     """
-    sides = {name: _sides(pairs.lines, folder, name) for name, pairs in parts.items()}
+    sides = {name: _sides(pairs.lines, folder, name, template) for name, pairs in parts.items()}
     if isinstance(tokenizer, TokenizerChoice):
         learned_from = sides["train"][1:] if source_tokenizer is not None else sides["train"]
         tokenizer = tokenizer.make(
@@ -183,11 +186,14 @@ def encode_pairs(
     return tokenizer, targets, Sources(source_tokenizer, sources["train"], sources.get("valid"))
 
 
-def _sides(lines: Corpus, folder: Path, name: str) -> list[Corpus]:
+def _sides(lines: Corpus, folder: Path, name: str, template: str | None = None) -> list[Corpus]:
     """Write the sources and the targets of a corpus of pairs to files of `folder`, and return both."""
     paths = [folder / f"{name}.{side}.txt" for side in ("source", "target")]
     with naming(folder), paths[0].open("wb") as sources, paths[1].open("wb") as targets:
         for source, target in sides_of(lines):
+            if template is not None:
+                prompt, reply = source.decode(), target.decode()
+                source, target = prompted(template, prompt).encode(), replied(template, prompt, reply).encode()
             sources.write(source + b"\n")
             targets.write(target + b"\n")
     return [Corpus(paths=(path,)) for path in paths]

@@ -44,9 +44,11 @@ from chainrule.text.pairs import GivenPairs
 from chainrule.text.tagged import GivenTagged
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
+from chainrule.tokens.registry import dump_tokenizer, load_tokenizer, tokenizer_names
 from chainrule.training.checkpoints.run_folder import EARLIER, using_run
 from chainrule.training.parallel import together
 from chainrule.training.team import choose_own_device, processes
+from chainrule.training.tuning import completed
 
 Given: TypeAlias = "Text | GivenPairs | GivenTagged | GivenLabelled"
 """Examples as callers give them."""
@@ -146,6 +148,7 @@ def train_kind(
         if valid is not None or (kind.tunes_on_held_out(settings) and _has_two_documents(lines_of(corpus))):
             parts = split_off(corpus, {"valid": valid}, SHARES, folder, seed=seed, progress=progress)
         if getattr(settings, "tokenizer_folder", None) is not None:
+            check_tokenizer(kind, settings.tokenizer_folder, tokenizer)
             tokenizer = settings.tokenizer_folder  # the initial weights belong to this tokenizer
         tokenizer = _choice(kind.tokenizer if tokenizer is None else tokenizer)
         source_tokenizer = None if source_tokenizer is None else _choice(source_tokenizer)
@@ -175,6 +178,21 @@ def device_for(kind: Kind, settings: Any, name: str) -> str:
     """Return the device on which a kind with these settings is trained; `auto` is the CPU for what is counted."""
     is_counted = name == "auto" and not is_for_accelerators(kind, asdict(settings))
     return "cpu" if is_counted else choose_own_device(name)
+
+
+def check_tokenizer(kind: Kind, folder: str, given: Chosen | str | None) -> None:
+    """Refuse another tokenizer than that of the model folder that training begins from."""
+    if given is None or _choice(given) == TokenizerChoice(kind.tokenizer):
+        return  # nobody chose one
+    own, choice = load_tokenizer(folder), _choice(given)
+    if isinstance(choice, TokenizerChoice):
+        is_same = choice.name not in tokenizer_names() and dump_tokenizer(
+            load_tokenizer(choice.name)
+        ) == dump_tokenizer(own)
+    else:
+        is_same = dump_tokenizer(choice) == dump_tokenizer(own)
+    if not is_same:
+        raise SettingsError(f"pretrained={folder} has a tokenizer of its own, {own.name}: leave out the tokenizer")
 
 
 def check_executor(kind: Kind, settings: Any, executor: str, device: str) -> None:
@@ -212,9 +230,11 @@ def encode_examples(
 ) -> tuple[Tokenizer, dict[str, Encoded], Sources | TaggedSources | LabelledSources | None]:
     """Return the tokenizer, the ids of each part, as lines, and what the task of the kind has beside them."""
     task = learns_as(kind, settings)
-    if source_tokenizer is not None and not task.has_sources:
+    if source_tokenizer is not None and (task.has_template or not task.has_sources):
         raise SettingsError(f"the kind {kind.name} has no sources: leave out the tokenizer of sources")
-    of_sources = {"source_tokenizer": source_tokenizer} if task.has_sources else {}
+    of_sources: dict[str, Any] = {"source_tokenizer": source_tokenizer} if task.has_sources else {}
+    if task.has_template:
+        of_sources["template"] = completed(settings, kind.name).template
     encode: Callable[..., tuple[Tokenizer, dict[str, Encoded], Any]] = import_object(task.encode)
     return encode(parts, tokenizer, folder, progress, executor, **of_sources)
 

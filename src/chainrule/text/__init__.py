@@ -13,6 +13,7 @@ shards.py    a corpus in shards, each read by a worker
 batches.py   the records of a corpus in batches
 pairs.py     sources and their targets, a pair on each line
 labelled.py  texts with a label for each, from records or LABEL TAB TEXT lines
+templates.py prompts and conversations, as a model that is tuned to reply reads them
 tagged.py    sentences with a tag for each word, from CoNLL-U or word/TAG lines
 split.py     train, validation and test parts, split by document
 overlap.py   which lines of a text another text has too

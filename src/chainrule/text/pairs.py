@@ -127,10 +127,12 @@ def sides_of(lines: Corpus) -> Iterator[tuple[bytes, bytes]]:
 def _paired(sources: Corpus, targets: Corpus) -> Iterator[list[bytes]]:
     """Yield the sides of each pair; corpora of different lengths and empty sides are errors."""
     number = 0
-    for number, pair in enumerate(zip_longest(example_lines(sources), example_lines(targets)), 1):
+    for number, numbered in enumerate(zip_longest(_numbered(sources), _numbered(targets)), 1):
+        _check_records(sources, targets, numbered)
+        pair = [None if one is None else one[1] for one in numbered]
         if None in pair:
             longer = targets if pair[0] is None else sources
-            total = sum(1 for _ in example_lines(longer))
+            total = sum(1 for _ in _numbered(longer))
             extra = next(side for side in pair if side is not None).decode()
             raise CorpusError(
                 f"{sources.name} has {total if longer is sources else number - 1:,} lines and {targets.name} has "
@@ -152,13 +154,30 @@ def _check_sides(sides: Sequence[bytes], place: str) -> None:
             raise CorpusError(f"{place}: the {name} is empty: remove the pair, or complete it")
 
 
+def _check_records(sources: Corpus, targets: Corpus, numbered: Sequence[tuple[int, bytes] | None]) -> None:
+    """Refuse a record that has only one of the two fields: those after it would be paired with the wrong ones."""
+    numbers = [None if one is None else one[0] for one in numbered]
+    if numbers[0] == numbers[1] or not (sources.has_records and targets.has_records):
+        return
+    first = min(number for number in numbers if number is not None)
+    without = sources if numbers[0] != first else targets
+    raise CorpusError(
+        f"{without.name}: record {first:,} has no {without.fields.text[0]!r}: remove the record, or complete it"
+    )
+
+
 def example_lines(corpus: Corpus) -> Iterator[bytes]:
     """Yield the lines of text files, and the text of each record of others."""
+    return (text for _, text in _numbered(corpus))
+
+
+def _numbered(corpus: Corpus) -> Iterator[tuple[int, bytes]]:
+    """Yield the same, each with its number in its file."""
     for path in corpus.paths:
         if form_of(path) == "text":
-            yield from lines_in(corpus.text_blocks(path))
+            yield from enumerate(lines_in(corpus.text_blocks(path)), 1)
         else:
-            yield from (record.text for record in corpus.records(path))
+            yield from ((record.number, record.text) for record in corpus.records(path))
 
 
 def _clean(side: bytes) -> bytes:

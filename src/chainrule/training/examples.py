@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -117,11 +117,13 @@ class SequenceExamples(Examples):
 class PairExamples(SequenceExamples):
     """Targets, each with its source."""
 
+    IF_TOO_LONG: ClassVar[str] = ": set window"
+
     sources: Sequences
     next_token: NextToken
 
     @classmethod
-    def of(cls, data: TrainingData, targets: Encoded, sources: Encoded) -> PairExamples:
+    def of(cls, data: TrainingData, targets: Encoded, sources: Encoded) -> Self:
         """Return the pairs of a part of the data, line by line."""
         assert isinstance(data.sources, Sources)
         sides = (targets.ids, data.tokenizer.eos), (sources.ids, data.sources.tokenizer.eos)
@@ -136,7 +138,7 @@ class PairExamples(SequenceExamples):
     def taken(self, which: np.ndarray | slice) -> Self:
         return replace(super().taken(which), sources=self.sources.taken(which))
 
-    def fitting(self, target: int | None, source: int | None, progress: Progress = SILENT) -> PairExamples:
+    def fitting(self, target: int | None, source: int | None, progress: Progress = SILENT) -> Self:
         """Return the pairs whose sides have no more tokens than these; note how many are left out."""
         fits = np.ones(len(self.targets.starts), bool)
         for side, most in ((self.targets, target), (self.sources, source)):
@@ -144,7 +146,7 @@ class PairExamples(SequenceExamples):
                 fits &= side.lengths <= most
         if not fits.any():
             raise CorpusError(
-                f"every pair is longer than the {target} tokens that the network reads at once: set window"
+                f"every pair is longer than the {target} tokens that the network reads at once{self.IF_TOO_LONG}"
             )
         if not fits.all():
             progress.note(

@@ -16,7 +16,7 @@ from typing import Any
 
 from chainrule.contract.kinds import Kind, LadderEntry, TrainingData
 from chainrule.contract.lm import Context
-from chainrule.decode.generate import sample_text
+from chainrule.decode.generate import generate, sample_text
 from chainrule.errors import MissingExtraError, SettingsError
 from chainrule.folder import TEXT, ModelFolder
 from chainrule.networks.config import count_parameters
@@ -42,11 +42,12 @@ from chainrule.tokens.registry import parse_tokenizer
 from chainrule.training.checkpoints.checkpoint import Checkpoints
 from chainrule.training.checkpoints.run_folder import EARLIER, HISTORY, LAST
 from chainrule.training.engines.base import Engine, Fill
-from chainrule.training.examples import Texts, texts_of
+from chainrule.training.examples import Examples, Texts, texts_of
 from chainrule.training.planning import tokens_per_second
 from chainrule.training.team import check_together, current_team, processes
 from chainrule.training.tracking.loggers import check_logger
 from chainrule.training.train import Trained, train_network
+from chainrule.training.tuning import begun_from, completed, first_prompt, reply_texts
 
 ON_LADDER = {"minutes": 0.5}
 """The settings of a network's entry in the ladder; all others are chosen when its training begins."""
@@ -81,11 +82,11 @@ class NetworkKind:
 
     def texts(self, settings: Any, data: TrainingData) -> Texts:
         """Return the examples that a network learns from, and those that it is validated on."""
-        return texts_of(data)
+        return reply_texts(settings, data) if getattr(settings, "is_tuned", False) else texts_of(data)
 
     def sample(self, lm: Any, data: TrainingData) -> str:
         """Return text that a network generates while it is trained, for the log."""
-        return sample_text(lm, data.seed)
+        return sample_text(lm, data.seed) if data.sources is None else generate(lm, first_prompt(data), heal=False)
 
     # -- the same for every kind --------------------------------------------------------------------------
 
@@ -102,13 +103,15 @@ class NetworkKind:
         check_together(settings)
         self.engine(settings).check(settings, device)
         check_logger(settings.logger)
+        completed(settings, self.name)
 
     def build(self, settings: Any, data: TrainingData, vectors: Vectors | None = None) -> Engine:
         """Return an engine for a new model with random weights and, in its embedding table, word vectors."""
         engine, make = self.engine(settings), self.maker(settings, data)
+        begun = begun_from(settings, self.name)
 
         def with_vectors(fill: Fill) -> Any:
-            model = make(fill)
+            model = make(fill) if begun is None else engine.load(make, begun)
             if vectors is not None:
                 weight_VD, scale, setting = engine.table(model)
                 vectors.check_width(weight_VD.shape[1], setting)
@@ -129,6 +132,8 @@ class NetworkKind:
 
     def train(self, settings: Any, data: TrainingData) -> Any:
         """Train a network on a text; its last weights are saved in the run folder too."""
+        if (begun := begun_from(settings, self.name)) is not None:
+            settings, data = completed(settings, self.name), replace(data, context=begun.context or "line")
         with paying_threads(
             on=data.device == "cpu" and processes() == 1 and with_time(settings).minutes is not None
         ):
@@ -146,6 +151,8 @@ class NetworkKind:
         trained = train_network(engine, settings, data, texts=texts, sample=sample, began=began)
         coverage = {} if vectors is None else {"vectors_coverage": round(vectors.coverage, 4)}
         model.metrics = {**coverage, **_figures(model, trained, data.tokenizer.vocab_size)}
+        if getattr(settings, "is_tuned", False):
+            model.metrics = with_tokens_read(model.metrics, texts.train, data)
         if data.run is not None:
             _save_last(engine, trained, settings, data)
         return model
@@ -241,6 +248,18 @@ def _figures(model: Any, trained: Trained, vocab_size: int) -> dict[str, Any]:
         **({EARLIER: round(trained.earlier, 3)} if trained.earlier else {}),
         "bfloat16": state.decisions.bfloat16,
         "compiled": state.decisions.compiled,
+    }
+
+
+def with_tokens_read(metrics: Mapping[str, Any], examples: Examples, data: TrainingData) -> dict[str, Any]:
+    """Return the metrics of examples of which a part is predicted: of all tokens read, and apart of that part."""
+    predicted, rate = metrics["tokens_seen"], metrics["tokens_per_second_in_training"]
+    share = examples.tokens / len(data.train.ids)
+    return {
+        **metrics,
+        "tokens_seen": round(predicted / share),
+        "tokens_predicted": predicted,
+        "tokens_per_second_in_training": round(rate / share, 1),
     }
 
 

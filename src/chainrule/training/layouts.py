@@ -350,13 +350,23 @@ class Lines(Layout):
         size: Size,
         seed: int,
         sizes: np.ndarray | None = None,
+        skips: np.ndarray | None = None,
     ) -> None:
-        """`sizes` are the tokens that each line takes in a batch, if more than its own; lines are then not cut."""
+        """`sizes` are the tokens that each line takes in a batch, if more than its own; lines are then not cut.
+
+        `skips` are the first tokens of each line that are read and not predicted; nor are lines cut with them.
+        """
         self.size, self.seed = size, seed
         _, self.starts, self.lengths, self.skips = in_pieces(starts, ends, size.length, overlap)
+        if skips is not None:
+            self.skips = skips
         self.tokens = int(self.lengths.sum() - self.skips.sum())
         self.sizes = self.lengths if sizes is None else sizes
         self.bounds = _bounds(np.sort(self.sizes), size.step)
+
+    @property
+    def read(self) -> int:
+        return int(self.lengths.sum())
 
     def epoch(self, number: int | None) -> Epoch:
         """Return the batches in random order; which lines of equal length share a batch is random, too."""

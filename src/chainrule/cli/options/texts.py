@@ -131,12 +131,13 @@ def open_examples(options: Mapping[str, Any], task: Task, *given: Sequence[str] 
     if not task.has_sources:
         made = import_object(task.examples)
         return [None if corpus is None else made(corpus) for corpus in open_corpora(options, *given)]
-    fields = [name for names in options["fields"] for name in names.split(",")]
+    chosen = [name for names in options["fields"] for name in names.split(",")]
     if options["files"]:
         raise click.UsageError("--files chooses among the files of a folder, and pairs are named file by file")
     named = [file for files in given for file in files or ()]
-    if fields and all(form_of(Path(file)) == "text" and not is_dataset(file) for file in named):
+    if chosen and all(form_of(Path(file)) == "text" and not is_dataset(file) for file in named):
         raise click.UsageError("plain text has no fields: --field is for .jsonl, .csv, .tsv and .parquet files")
+    fields = chosen or task.fields
     return [
         None if files is None else cr.Pairs.open(*files, fields=fields, encoding_errors=options["encoding_errors"])
         for files in given

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from chainrule.classification.evaluate import ClassificationMeasured
     from chainrule.evaluation.measure import Measured
     from chainrule.evaluation.pseudo import PseudoMeasured
+    from chainrule.evaluation.replies import RepliesMeasured
     from chainrule.seq2seq.evaluate import TranslationMeasured
     from chainrule.tagging.evaluate import TaggingMeasured
 
@@ -78,6 +79,12 @@ def plot_translations(results: Results[TranslationMeasured]) -> str:
     from chainrule.seq2seq.pictures import length_plot
 
     return length_plot([(folder, found.lengths) for folder, found in results])
+
+
+def show_replies(screen: Console, results: Results[RepliesMeasured]) -> None:
+    """Print how well models reply to prompts."""
+    rows = [[folder, *m.figures().values()] for folder, m in results]
+    print_table(screen, ["model", *results[0][1].figures()], rows)
 
 
 # -- taggers ----------------------------------------------------------------------------------------------

@@ -55,6 +55,10 @@ def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -
     perplexity of the targets given the sources, and BLEU and chrF of their translations (by sacrebleu), also by the
     length of the source.
 
+    A model that was tuned to reply is measured on text, and on pairs, a prompt and its reply (TEXT with the fields
+    prompt and reply, or those that --field names): the perplexity of the replies given the prompts, and how many of
+    them the model gives word for word.
+
     For taggers, TEXT is CoNLL-U or lines of word/TAG: accuracy, also on unknown words, each tag, and a table of
     which tags are confused, beside the most frequent tag of each word.
 
@@ -67,6 +71,7 @@ def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -
     chainrule evaluate model --source test.en --target test.de --plot lengths.svg
     """
     from chainrule.contract.kinds import check_task, task_of
+    from chainrule.contract.tasks import REPLIES
     from chainrule.folder import read_folder
     from chainrule.system.disk import replaced_file
     from chainrule.system.plugins import import_object
@@ -74,16 +79,20 @@ def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -
     folders, files = _named(folders_and_text, options)
     # a wrong name is found at once, and not after an hour; what is damaged in the others, when they are loaded
     contents = [read_folder(folder, verify=False if place else None) for place, folder in enumerate(folders)]
-    tasks = {task_of(content.kind) for content in contents}
+    is_pairs = _is_pairs(files, options)
+    tasks = {
+        REPLIES if is_pairs and content.config.get("template") else task_of(content.kind) for content in contents
+    }
     if len(files) > 1:
         for content in contents:
-            check_task(content, [task.name for task in tasks if task.has_sources])
+            if REPLIES not in tasks:
+                check_task(content, [task.name for task in tasks if task.has_sources])
     if len(tasks) > 1:
         names = ", ".join(sorted(task.name for task in tasks))
         raise click.UsageError(f"models of several tasks are not measured together: {names}")
     (task,) = tasks
     how = _arguments(task, options)
-    if task.has_sources and len(files) == 1 and not options["fields"]:
+    if task.has_sources and len(files) == 1 and not options["fields"] and not task.fields:
         raise click.UsageError(
             f"a model that translates is measured on pairs: --source FILE --target FILE, or {files[0]} with a "
             "--field for each side"
@@ -93,9 +102,10 @@ def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -
     else:
         (examples,) = open_examples(options, task, files)
     measure, progress = import_object(task.evaluate), terminal_progress()
+    loaded_as = "language" if task is REPLIES else task.name
     # one after the other: memory need not hold all models at once
     results = [
-        (folder, measure(opt.load_model(folder, options, task.name), examples, progress=progress, **how))
+        (folder, measure(opt.load_model(folder, options, loaded_as), examples, progress=progress, **how))
         for folder in folders
     ]
     if options["plot"] is not None and task.plot is not None:
@@ -118,6 +128,21 @@ def _named(given: tuple[str, ...], options: dict[str, Any]) -> tuple[list[str], 
     if not folders:
         raise click.UsageError("name one or more model folders, and then the text, or --source and --target")
     return _without_runs(folders), files
+
+
+def _is_pairs(files: list[str], options: dict[str, Any]) -> bool:
+    """Return True if files may be prompts and replies: two files, or records unless one field is chosen."""
+    from chainrule.text.files import form_of
+    from chainrule.text.hub import is_dataset
+
+    if len(files) > 1:
+        return True
+    names = [name for given in options["fields"] for name in given.split(",")]
+    return (
+        len(names) in (0, 2)
+        and not is_text(files[0])
+        and (is_dataset(files[0]) or form_of(Path(files[0])) != "text")
+    )
 
 
 def _arguments(task: Task, options: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 @click.command()
 @opt.model
 @opt.option("--prompt TEXT", "What the text begins with.", default="", show_default=False)
+@opt.option(
+    "--chat",
+    "Take --prompt for a message to a model that was tuned to reply: put it into the model's template, and print "
+    "the reply alone.",
+)
 @opt.heal
 @strategy_options("sample", beams=4, ending="any")
 @opt.option("--max-tokens N", "Maximum number of tokens.", type=int, default=100)
@@ -42,13 +47,17 @@ def generate(folder: str, prompt: str, count: int, as_json: bool, drafts: tuple[
     lines writes --max-tokens tokens. Options that narrow the choice apply in the order: penalties, temperature,
     top-k, top-p, min-p.
 
+    A model that was tuned on prompts and replies (chainrule train, pretrained=DIR) replies with --chat.
+
     With --draft, the text is the same as without it, and comes faster where guesses are right; at the end a line
     on standard error says how many are. (With --draft-sampled it is another text of the same
     distribution.)
     """
     from chainrule.decode.drafts import DraftTally
     from chainrule.decode.generate import stream_many
+    from chainrule.decode.replies import expect_template, reply_many
     from chainrule.system import parallel
+    from chainrule.text.templates import prompted
 
     note = terminal_progress().note
     parallel.listeners.append(note)
@@ -60,17 +69,24 @@ def generate(folder: str, prompt: str, count: int, as_json: bool, drafts: tuple[
     draft = _draft(drafts, options["draft_tokens"], options["draft_sampled"])
     if draft is not None:
         draft.check(lm, strategy)
-    opt.note_unknown_prompt(lm, prompt, options["heal"])
+    is_chat = options["chat"]
+    asked = prompted(expect_template(lm), prompt) if is_chat else prompt
+    opt.note_unknown_prompt(lm, asked, options["heal"] and not is_chat)
     tally, began = DraftTally(), time.perf_counter()
     how: Any = {name: options[name] for name in ("max_tokens", "seed", "heal")}
     how |= {"n": count, "draft": draft, "tally": tally}
-    if not as_json and not isinstance(strategy, cr.Beam):
+    if not as_json and not is_chat and not isinstance(strategy, cr.Beam):
         _print_pieces(stream_many(lm, prompt, strategy, **how), lm, prompt, count)
     else:
-        texts = cr.generate_many(lm, [prompt], strategy, **how)
+        texts = (reply_many if is_chat else cr.generate_many)(lm, [prompt], strategy, **how)
         if as_json:
             names = ["text", "prompt", "tokens", "log_prob", "finished", *(["steps", "drafted"] if draft else [])]
-            print_json([{name: getattr(text, name) for name in names} for text in texts])
+            of_chat = [{"text": text.continuation, "prompt": prompt} if is_chat else {} for text in texts]
+            described = [{name: getattr(text, name) for name in names} for text in texts]
+            print_json([one | other for one, other in zip(described, of_chat, strict=True)])
+        elif is_chat:
+            for text in texts:
+                echo(text.continuation)
         else:
             pieces = ((number, text.continuation) for number, text in enumerate(texts))
             _print_pieces(pieces, lm, prompt, count)

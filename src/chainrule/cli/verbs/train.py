@@ -64,11 +64,15 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
     A kind that classifies learns from texts with labels: records with the fields --field and --label-field, or
     lines of LABEL TAB TEXT.
 
+    A model that was trained on text is tuned to reply by --set pretrained=DIR: CORPUS is then pairs, records with
+    the fields prompt and reply, or those that --field names. The loss counts the replies alone.
+
     \b
     chainrule train ngram corpus.txt --set order=5 --out model
     chainrule train seq2seq train.en train.de --held-out val.en --held-out val.de --out model
     chainrule train tagger train.conllu --held-out dev.conllu --out tagger
     chainrule train classifier reviews.jsonl --field text --label-field stars --out classifier
+    chainrule train transformer pairs.jsonl --set pretrained=model --out chat
     chainrule train ngram 'files/*.txt' --executor ray --out model
     """
     from chainrule.contract.kinds import find_kind, learns_as
@@ -191,6 +195,7 @@ def resume(run: Path, out: str | None, as_json: bool, **options: Any) -> None:
 def _finish(lm: cr.LanguageModel, out: str, run: Path | None, overwrite: bool, as_json: bool) -> None:
     """Save a model, remove the checkpoints in `run`, and print what was trained, and how long it took."""
     from chainrule.contract.kinds import task_of
+    from chainrule.contract.tasks import REPLIES
     from chainrule.evaluation.metrics import perplexity_of
     from chainrule.folder import megabytes
     from chainrule.training.checkpoints.run_folder import remove_checkpoints
@@ -210,7 +215,7 @@ def _finish(lm: cr.LanguageModel, out: str, run: Path | None, overwrite: bool, a
         found |= {} if steps is None else {"steps": steps, "tokens_seen": seen, "validation_nats": nats}
         print_json(found | {"megabytes": megabytes(out)})
         return
-    task = task_of(lm.kind)
+    task = REPLIES if getattr(lm.settings, "is_tuned", False) else task_of(lm.kind)
     text, epochs = count(seen, task.unit), seen / tokens
     if steps is not None:
         read = f"{epochs:.0%} of the text" if epochs < 1 else "1 epoch" if epochs == 1 else f"{epochs:.3g} epochs"

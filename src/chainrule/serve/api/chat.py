@@ -1,8 +1,9 @@
-"""/v1/chat/completions and /v1/responses: conversations, by a plain template.
+"""/v1/chat/completions and /v1/responses: conversations, by the template of a model, or a plain one.
 
-These models continue text; none was trained to converse. They read a conversation as a text in which each message
-starts with the name of the speaker, and which ends with the name of the assistant. If a model reads each line by
-itself, the whole conversation is one line.
+A model that was tuned on prompts and replies reads a conversation in the template that it was tuned with, and ends
+its reply itself. Other models continue text; they were not trained to converse. They read a conversation as a text
+in which each message starts with the name of the speaker, and which ends with the name of the assistant. If a model
+reads each line by itself, the whole conversation is one line.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from chainrule.contract.lm import LanguageModel
+from chainrule.decode.replies import reply_ends, template_of
 from chainrule.serve.api.answers import event_stream, find_model
 from chainrule.serve.api.completions import Job, all_of
 from chainrule.serve.api.pieces import as_json, off_loop
 from chainrule.serve.api.schemas import ChatRequest, Message, ResponseRequest
 from chainrule.serve.api.texts import Choice
+from chainrule.text import templates
 
 router = APIRouter()
 
@@ -31,6 +34,8 @@ _NAMES = {"system": "System", "developer": "System", "user": "User", "assistant"
 
 def conversation(lm: LanguageModel, messages: Sequence[Message]) -> str:
     """Return the conversation as a text, which the assistant continues."""
+    if (template := template_of(lm)) is not None:
+        return templates.conversation(template, [(message.role, message.text) for message in messages])
     parts = [f"{_NAMES[message.role]}: {message.text.strip()}" for message in messages]
     if lm.context == "line":
         return " ".join([*(" ".join(part.split()) for part in parts), "Assistant:"])
@@ -42,7 +47,9 @@ async def _prompt(lm: LanguageModel, messages: Sequence[Message]) -> str:
 
 
 def turn_ends(lm: LanguageModel) -> tuple[str, ...]:
-    """Return the texts that end the assistant's turn: another speaker's name."""
+    """Return the texts that end the assistant's turn: another speaker's name, unless it is tuned to reply."""
+    if template_of(lm) is not None:
+        return reply_ends(lm)
     before = "\n" if lm.context == "stream" else " "
     return tuple(f"{before}{name}:" for name in ("User", "System", "Assistant"))
 
@@ -59,6 +66,7 @@ async def chat_completions(body: ChatRequest, request: Request) -> Response:
         n=body.n or 1,
         stops=(*body.stops, *turn_ends(served.lm)),
         alternatives=(body.top_logprobs or 0) if body.logprobs else None,
+        heal=template_of(served.lm) is None,
     )
     pieces, head = job.pieces(), job.head("chatcmpl", f"chat.completion{'.chunk' if body.stream else ''}")
     if body.stream:
@@ -131,7 +139,8 @@ async def responses(body: ResponseRequest, request: Request) -> Response:
     if body.instructions:
         messages.insert(0, Message(role="system", content=body.instructions))
     prompt, most = await _prompt(served.lm, messages), body.max_output_tokens or DEFAULT_TOKENS
-    job = Job(served, body, [prompt], most, stops=turn_ends(served.lm))
+    heal = template_of(served.lm) is None  # a template ends where a token does
+    job = Job(served, body, [prompt], most, stops=turn_ends(served.lm), heal=heal)
     pieces, response = job.pieces(), _Response(job, body)
     if body.stream:
         return event_stream(response.events(pieces), named=True)
