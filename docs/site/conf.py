@@ -65,6 +65,7 @@ navigation = {
             "docs/recipes",
             "docs/text",
             "docs/tasks",
+            "docs/tasks-by-pairs",
             "docs/report",
             "docs/serving",
             "docs/interop",
