@@ -213,3 +213,17 @@ def test_an_engine_is_kept_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) ->
     assert engine_chosen(monkeypatch, "lstm", 1.5, engine="torch") == "torch"
     assert engine_chosen(monkeypatch, "lstm", 1.5, optimiser="muon") == "torch"  # which the tape does not have
     assert engine_chosen(monkeypatch, "lstm", 1.5, minutes=None, steps=2) == "torch"  # the same on every machine
+
+
+def test_both_engines_are_really_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Transformer by the clock: Muon and averaged weights of torch are not asked of the tape."""
+    timed, real = [], kinds.tokens_per_second
+
+    def measured(build: Any, data: Any, texts: Any, tried: Any) -> float:
+        timed.append((tried.engine, tried.optimiser))
+        return real(build, data, texts, tried)
+
+    monkeypatch.setattr(kinds, "tokens_per_second", measured)
+    lm = cr.train("transformer", ["a b c d e f"] * 40, tokenizer="word", minutes=0.02)
+    assert {("torch", "muon"), ("tape", "adamw")} <= {*timed}
+    assert lm.metrics["steps"] > 0

@@ -175,11 +175,13 @@ class NetworkKind:
         speed = partial(tokens_per_second, self.build, data, self.texts(settings, data))
         chosen = complete(limited.with_chosen_engine(), data, speed, seconds_left())
         if self._may_change_engine(limited, data):
-            on_tape = replace(chosen, engine="tape")
-            if speed(on_tape) * limited.TAPE_WORTH > speed(chosen):
-                data.progress.note(f"{self.name}: engine=tape, which is faster than torch here")
+            for_the_tape = import_object("chainrule.training.engines.tape_engine:for_the_tape")
+            if speed(for_the_tape(chosen)) * limited.TAPE_WORTH > speed(chosen):
                 chosen = complete(replace(limited, engine="tape"), data, speed, seconds_left())
-        if words := in_words(settings, chosen):
+        words = in_words(settings, chosen)
+        if getattr(chosen, "engine", None) != getattr(limited.with_chosen_engine(), "engine", None):
+            words = f"engine=tape, which is faster than torch here; {words}"
+        if words:
             data.progress.note(f"{self.name}: chosen {words}")
         return chosen
 
