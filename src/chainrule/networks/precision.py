@@ -61,6 +61,8 @@ def plain_products() -> Iterator[None]:
 class PlainProducts(nn.Module):
     """A module that is computed in a block of `plain_products`."""
 
-    def __call__(self, *arguments: Any, **others: Any) -> Any:
-        with plain_products():
-            return super().__call__(*arguments, **others)
+    if IS_ARM:  # elsewhere torch calls it, and compiles it, as any other module
+
+        def __call__(self, *arguments: Any, **others: Any) -> Any:
+            with plain_products():
+                return super().__call__(*arguments, **others)
