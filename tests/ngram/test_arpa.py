@@ -21,7 +21,6 @@ from chainrule.ngram.arpa.numbers import read_number, write_number
 from chainrule.ngram.arpa.reading import ArpaLevel, ArpaModel, read_arpa
 from chainrule.ngram.arpa.writing import write_arpa
 from chainrule.system import parallel
-from chainrule.system.disk import atomic
 from listening import Listening
 
 LN10 = math.log(10)
@@ -467,9 +466,14 @@ class FullDisk(io.BytesIO):
 
 @pytest.mark.parametrize("name", ["m.arpa", "m.arpa.gz"])
 def test_a_full_disk_leaves_nothing(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(atomic, "_open", lambda path: FullDisk())
     (tmp_path / name).write_text("mine")
-    with pytest.raises(ArpaError, match=f"{name}: cannot be written: No space left on device"):
+    real = Path.open
+    full = lambda path, mode="r", *others: FullDisk() if mode == "wb" else real(path, mode, *others)  # noqa: E731
+    with (
+        monkeypatch.context() as patched,
+        pytest.raises(ArpaError, match=f"{name}: cannot be written: No space left"),
+    ):
+        patched.setattr(Path, "open", full)
         write_arpa(tmp_path / name, [b"a", b"b"], [two_words()], [2], overwrite=True)
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(name, "mine")]
 
