@@ -22,6 +22,7 @@ from benchmarks.harness import existing
 from chainrule.contract.kinds import TrainingData, find_kind
 from chainrule.errors import ChainruleError
 from chainrule.inference.neural_model import NeuralModel
+from chainrule.networks.settings import EngineSettings
 from chainrule.settings import closed, parse
 from chainrule.system.progress import SILENT, Silent, Task
 from chainrule.text.corpus import Corpus
@@ -107,7 +108,8 @@ class Lab:
         data = TrainingData(texts.tokenizer, texts.train, valid, context="stream", **where)
         self.forget_compiled()
         began = time.perf_counter()
-        wanted = parse(the_kind.settings, {**settings, **self.settings})
+        engine = {"engine": "torch"} if issubclass(the_kind.settings, EngineSettings) else {}
+        wanted = parse(the_kind.settings, {**engine, **settings, **self.settings})
         lm = the_kind.train(wanted if chooses else closed(wanted), data)
         assert isinstance(lm, NeuralModel)
         records = []

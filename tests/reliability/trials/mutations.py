@@ -42,6 +42,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "seq2seq": {"cell": "gru", "width": 8, "layers": 1, "steps": 1},
     "masked": {"width": 16, "layers": 1, "heads": 2, "window": 32, "steps": 1},
     "tagger": {"width": 8, "embedding": 8, "spelling": 8, "layers": 1, "steps": 1},
+    "classifier": {"encoder": "bagofwords", "width": 8, "embedding": 8, "layers": 1, "steps": 1},
+    "bayes": {"lm_settings": "order=2"},
 }
 """Every kind of model, with settings that make it small."""
 SECONDS, GIGABYTES = 10, 8
@@ -116,6 +118,9 @@ def _made(kind: str, place: Path) -> Any:
     settings = {"tokenizer": "char", **KINDS[kind]}
     if kind == "seq2seq":
         text = [("a b c", "c b a"), ("b c a", "a c b")] * 8
+    if kind in ("classifier", "bayes"):
+        lines = [("i love {} cats", "pets"), ("we chase {} mice", "work")]
+        text = [(line.format(i), label) for i in range(30) for line, label in lines]
     if kind == "tagger":
         text, settings = place / "tags.txt", KINDS[kind]
         text.write_text("\n".join(TAGGED) + "\n")
@@ -130,6 +135,8 @@ def _answer(model: Any) -> str:
         return repr(cr.fill(model, "i [MASK] cats"))
     if model.kind == "tagger":
         return repr(cr.tag(model, ["the cat ran"]))
+    if model.kind in ("classifier", "bayes"):
+        return repr(cr.classify(model, ["i love mice"]))
     if model.kind == "mixture":
         total = float(np.exp(cr.to_numpy(model.next_log_probs(model.start(1)))).sum())
         assert abs(total - 1) < 1e-3, f"probabilities that sum to {total}"
