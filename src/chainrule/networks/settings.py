@@ -41,6 +41,8 @@ CELL_RATES = {
 }
 """The learning rate of each cell times the square root of its units, by optimiser."""
 
+EngineName: TypeAlias = Literal["torch", "tape"]
+
 _slide = Bounds("above 0 and at most 1", lambda value: 0 < value <= 1)
 _masked_share = Bounds("above 0 and below 1", lambda value: 0 < value < 1)
 
@@ -93,12 +95,12 @@ class NeuralSettings(TrainingSettings):
         return otherwise if value is None else value
 
     @property
-    def chosen_engine(self) -> Literal["torch", "tape"]:
+    def chosen_engine(self) -> EngineName:
         """The engine that computes the network."""
         return "torch"
 
-    def with_chosen_engine(self) -> Self:
-        """These settings with `chosen_engine` instead of auto, for the model folder."""
+    def with_engine(self, engine: EngineName) -> Self:
+        """These settings with an engine instead of auto, for the model folder."""
         return self
 
 
@@ -126,17 +128,20 @@ class EngineSettings(NeuralSettings):
         "the library that computes: torch, or the tape, in NumPy; auto: the faster one of a run by the clock "
         "on a CPU, otherwise torch where it is installed",
     )
-    TAPE_WORTH: ClassVar[float] = 1.0
-    """How much a token that is learned on the tape is worth, beside one that torch learns."""
 
     @property
-    def chosen_engine(self) -> Literal["torch", "tape"]:
+    def chosen_engine(self) -> EngineName:
         if self.engine == "auto":
             return "torch" if has_torch() else "tape"
         return self.engine
 
-    def with_chosen_engine(self) -> Self:
-        return replace(self, engine=self.chosen_engine)
+    def with_engine(self, engine: EngineName) -> Self:
+        return replace(self, engine=engine)
+
+    @property
+    def token_worth(self) -> float:
+        """How much is learned from a token, as a share of what torch learns from it."""
+        return 1.0
 
 
 @dataclass(frozen=True)
@@ -383,7 +388,10 @@ class BlockSettings(NeuralSettings, TransformerConfig):
 class TransformerSettings(BlockSettings, TunedSettings, WindowSettings):
     """A Transformer and its training."""
 
-    TAPE_WORTH = 0.5  # without Muon it needs about twice as many tokens (docs/defaults.md)
+    @property
+    def token_worth(self) -> float:
+        # without Muon it needs about twice as many tokens (docs/defaults.md)
+        return 0.5 if self.engine == "tape" else 1.0
 
 
 MASKED_SHARE = 0.15

@@ -24,6 +24,7 @@ from chainrule.networks.defaults import complete, in_words, remembered, with_tim
 from chainrule.networks.settings import (
     BagOfWordsSettings,
     ElmanSettings,
+    EngineName,
     FeedforwardSettings,
     GruSettings,
     LstmSettings,
@@ -161,41 +162,40 @@ class NetworkKind:
         """Return the settings with a value for each that is left open: of the checkpoint, or chosen now."""
         team = current_team()
         if (then := team.agree(_settings_of_checkpoint(data))) is not None:
-            if getattr(settings, "engine", None) == "auto":
-                settings = replace(settings, engine=then["engine"])
-            return remembered(settings.with_chosen_engine(), then)
+            is_open = getattr(settings, "engine", None) == "auto"
+            return remembered(settings.with_engine(then["engine"] if is_open else settings.chosen_engine), then)
         limited = with_time(settings)
-
-        def seconds_left() -> float | None:
-            if limited.minutes is None:
-                return None
-            seconds: float = team.agree(60 * limited.minutes - (time.perf_counter() - began))
-            return seconds
-
-        speed = partial(tokens_per_second, self.build, data, self.texts(settings, data))
-        chosen = complete(limited.with_chosen_engine(), data, speed, seconds_left())
-        if self._may_change_engine(limited, data):
-            for_the_tape = import_object("chainrule.training.engines.tape_engine:for_the_tape")
-            if speed(for_the_tape(chosen)) * limited.TAPE_WORTH > speed(chosen):
-                chosen = complete(replace(limited, engine="tape"), data, speed, seconds_left())
+        quiet = replace(data, progress=SILENT)  # the training itself notes what it leaves out
+        speed = partial(tokens_per_second, self.build, data, self.texts(settings, quiet))
+        found = []
+        for engine in self._engines(limited, data):
+            seconds = None
+            if limited.minutes is not None:
+                seconds = team.agree(60 * limited.minutes - (time.perf_counter() - began))
+            found.append(complete(limited.with_engine(engine), data, speed, seconds))
+        chosen = found[0]
+        if len(found) > 1:
+            vocab_size = data.tokenizer.vocab_size
+            chosen = max(found, key=lambda one: speed(one) * one.cost(vocab_size).flops * one.token_worth)
         words = in_words(settings, chosen)
-        if getattr(chosen, "engine", None) != getattr(limited.with_chosen_engine(), "engine", None):
-            words = f"engine=tape, which is faster than torch here; {words}"
+        if chosen is not found[0]:
+            words = f"engine={chosen.engine}, which is faster than {found[0].engine} here; {words}"
         if words:
             data.progress.note(f"{self.name}: chosen {words}")
         return chosen
 
-    def _may_change_engine(self, settings: Any, data: TrainingData) -> bool:
-        """Return True if the tape may take the place of torch: on a CPU, by the clock, where no engine is set."""
-        is_open = getattr(settings, "engine", None) == "auto" and settings.chosen_engine == "torch"
+    def _engines(self, settings: Any, data: TrainingData) -> list[EngineName]:
+        """Return the engines to choose from: one, or both for a run by the clock on a CPU if no engine is set."""
+        first: EngineName = settings.chosen_engine
+        is_open = getattr(settings, "engine", None) == "auto" and first == "torch"
         if not is_open or settings.minutes is None or data.device != "cpu" or processes() > 1:
-            return False
-        on_tape = replace(settings, engine="tape")
+            return [first]
+        on_tape = settings.with_engine("tape")
         try:
             self.engine(on_tape).check(on_tape, data.device)
         except SettingsError:
-            return False
-        return True
+            return [first]
+        return [first, "tape"]
 
     def registered(self, summary: str, **others: Any) -> Kind:
         """Return the kind as it is registered: `others` are its task, its tokenizer, its ladder, and so on."""

@@ -6,7 +6,6 @@ import copy
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -37,12 +36,6 @@ OFFERED: dict[str, tuple[Any, ...]] = {
     "logger": ("none", "wandb", "trackio", "mlflow"),
 }
 """The values of a setting that the tape offers, where torch offers more."""
-
-
-def for_the_tape(settings: Any) -> Any:
-    """Return the settings of a torch network for the tape, with values that it offers, such as AdamW for Muon."""
-    others = {name: values[-1] for name, values in OFFERED.items() if getattr(settings, name) not in values}
-    return replace(settings, engine="tape", **others)
 
 
 class TapeEngine(Engine):
