@@ -116,6 +116,41 @@ def test_at_strength_0_nothing_of_a_network_is_regularised(kind: str, name: str)
     assert len({loss(0.0), loss(1.0), loss(1.0), loss(1.0)}) > 1
 
 
+PAIRS = [(f"a b {i % 7}", f"{i % 7} b a") for i in range(40)]
+LABELLED = [(f"a b {i}", "even" if i % 2 == 0 else "odd") for i in range(40)]
+TAGGED = ["the/DET cat/NOUN sat/VERB", "a/DET dog/NOUN ran/VERB"] * 20
+
+
+@pytest.mark.parametrize(
+    ("kind", "examples", "settings"),
+    [
+        ("seq2seq", PAIRS, {"cell": "transformer", "width": 16, "heads": 2, "label_smoothing": 0.2}),
+        ("seq2seq", PAIRS, {"cell": "gru", "width": 16, "label_smoothing": 0.2}),
+        ("classifier", LABELLED, {"encoder": "lstm", "width": 16, "embedding": 8}),
+        ("classifier", LABELLED, {"encoder": "bagofwords", "width": 16, "embedding": 8}),
+        ("classifier", LABELLED, {"encoder": "transformer", "width": 16, "heads": 2}),
+        ("tagger", TAGGED, {"cell": "lstm", "width": 16, "embedding": 8, "spelling": 8}),
+        ("tagger", TAGGED, {"cell": "transformer", "width": 16, "heads": 2, "embedding": 8, "spelling": 8}),
+        ("masked", ruled_lines(400), {"width": 16, "heads": 2}),
+    ],
+)
+def test_a_run_that_does_not_overfit_is_not_regularised(kind: str, examples: Any, settings: dict[str, Any]) -> None:
+    """Until the first measurement, a run with dropout as needed is the run without dropout, to the last bit."""
+    shares = dict.fromkeys(regularisers(find_kind(kind).settings()), 0.3)
+    shares.pop("word_dropout", None)  # changes the text that is read, so that <unk> is learned
+    usual = {"layers": 2, "batch": 64, "steps": 2, "learning_rate": 0.01, "weight_decay": 0.1, "average": "none"}
+
+    def trained(**changes: Any) -> dict[str, np.ndarray]:
+        values = {**usual, **settings, **changes}
+        return cr.train(kind, examples, **values).tensors()
+
+    needed = trained(**shares, regularise="as-needed")
+    never = trained(**dict.fromkeys(shares, 0.0))
+    always = trained(**shares, regularise="always")
+    assert all(np.array_equal(needed[name], never[name]) for name in never)
+    assert not all(np.array_equal(always[name], never[name]) for name in never)
+
+
 def test_weaker_settings_have_weaker_dropout_and_penalties_only() -> None:
     full = LstmSettings(input_dropout=0.4, alpha=2.0, hidden=8, warmup=0.2)
     half = weakened(full, 0.5)
