@@ -95,6 +95,29 @@ def test_a_qrnn_has_the_regularisation_of_an_lstm_but_keeps_its_weights() -> Non
         assert getattr(often["qrnn"], name) == getattr(often["lstm"], name) > 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "most"), [("feedforward", 1.25), ("bagofwords", 1.25), ("elman", 1.25), ("lstm", 10)]
+)
+def test_a_network_that_has_dropout_only_is_small_for_a_small_text(kind: str, most: float) -> None:
+    """However much time there is; LSTMs, whose weights are regularised too, are larger."""
+    hidden = chosen(kind, 1e14, tokens=4 * 10**5, minutes=5).cost(67).hidden
+    assert hidden <= most * 4 * 10**5
+    assert (hidden > 1.25 * 4 * 10**5) == (kind == "lstm")
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_a_wide_layer_comes_before_a_second_layer(kind: str) -> None:
+    short, longer = (chosen(kind, 1e13, tokens=10**7, minutes=minutes) for minutes in (1, 8))
+    assert (short.layers, short.hidden) == (1, 896)
+    assert longer.layers > 1
+
+
+def test_a_wide_gru_takes_smaller_steps() -> None:
+    rates = {width: chosen("gru", 1e13, minutes=1, hidden=width).learning_rate for width in (64, 1152)}
+    assert rates == {64: 0.02, 1152: 0.0016}
+    assert chosen("gru", 1e13, minutes=1, hidden=1152, optimiser="sgd").learning_rate == 1.0
+
+
 def sizes_of(kind: str) -> list[dict[str, Any]]:
     found = find_kind(kind).settings()
     assert isinstance(found, NeuralSettings)

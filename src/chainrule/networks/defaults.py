@@ -81,6 +81,13 @@ class Cost:
     """In hidden layers."""
     head: int
     """In the output layer, which grows with the vocabulary."""
+    tokens_per_parameter: float = TOKENS_PER_PARAMETER
+    """The tokens that the network has to read for each parameter of its hidden layers."""
+
+    @property
+    def wanted_tokens(self) -> float:
+        """The tokens that the network has to read to be worth its cost."""
+        return self.tokens_per_parameter * self.hidden
 
     @property
     def flops(self) -> float:
@@ -192,7 +199,7 @@ def reason(settings: Any, name: str) -> str:
     'about the square root of the tokens that are read; more if that is far faster'
     """
     if any(name in sizes for sizes in settings.sizes()):
-        return f"the largest network that reads {TOKENS_PER_PARAMETER:g} tokens for each parameter of hidden layers"
+        return "the largest network that reads enough tokens for each parameter of its hidden layers"
     if name.endswith("dropout"):
         return "none for a few passes over the text, more with each doubling of them"
     return _REASONS.get(name, "what was best in measurements (docs/defaults.md)")
@@ -225,7 +232,7 @@ class _Search:
         self.sizes = [sizes for i, sizes in enumerate(every) if sizes not in every[:i]]
         once = RunEstimate(self.tokens, self.tokens, self.vocab_size)
         self.costs = [self.filled(i, once).cost(self.vocab_size) for i in range(len(self.sizes))]
-        most = PARAMETERS_PER_TOKEN * self.tokens
+        most = self.settings.parameters_per_token * self.tokens
         self.fitting = [i for i, cost in enumerate(self.costs) if i == 0 or cost.hidden <= most]
 
     def filled(self, index: int, estimate: RunEstimate, **others: Any) -> Any:
@@ -244,7 +251,7 @@ class _Search:
 
         def is_enough(i: int) -> bool:
             cost = self.costs[i]
-            return bool(flops * self.seconds >= TOKENS_PER_PARAMETER * cost.hidden * cost.flops)
+            return bool(flops * self.seconds >= cost.wanted_tokens * cost.flops)
 
         return self.largest(is_enough)
 
@@ -265,8 +272,7 @@ class _Search:
 
     def reads_enough(self, index: int) -> bool:
         """Return True if a size that was timed reads enough tokens, or nearly so: timing is not exact."""
-        wanted = TOKENS_PER_PARAMETER * self.costs[index].hidden
-        return bool(self.rates[index] * self.seconds >= 0.8 * wanted)
+        return bool(self.rates[index] * self.seconds >= 0.8 * self.costs[index].wanted_tokens)
 
 
 def _by_counts(search: _Search, flops: float) -> Any:
@@ -280,7 +286,7 @@ def _by_counts(search: _Search, flops: float) -> Any:
     def is_enough(i: int) -> bool:
         cost = search.costs[i]
         is_fast_enough = seen * cost.flops <= flops * ASSUMED_SECONDS
-        return bool(is_fast_enough and seen >= TOKENS_PER_PARAMETER * cost.hidden)
+        return bool(is_fast_enough and seen >= cost.wanted_tokens)
 
     return search.filled(search.largest(is_enough), RunEstimate(tokens, seen, search.vocab_size))
 

@@ -25,7 +25,16 @@ from chainrule.networks.config import (
     share,
     size,
 )
-from chainrule.networks.defaults import Cost, RunEstimate, Values, batch_size, dropout_share, least_batch
+from chainrule.networks.defaults import (
+    PARAMETERS_PER_TOKEN,
+    TOKENS_PER_PARAMETER,
+    Cost,
+    RunEstimate,
+    Values,
+    batch_size,
+    dropout_share,
+    least_batch,
+)
 from chainrule.networks.training_settings import DECAYING, LEARNING_RATES, Optimiser, TrainingSettings
 from chainrule.networks.transformer.config import AS_PRESET, Preset, TransformerConfig
 from chainrule.settings import Groups, open_names, setting
@@ -42,6 +51,9 @@ CELL_RATES = {
 """The learning rate of each cell times the square root of its units, by optimiser."""
 
 EngineName: TypeAlias = Literal["torch", "tape"]
+
+_LITTLE_REGULARISED = 1.25
+"""The most hidden parameters for each token of the text, for networks that have dropout only (docs/defaults.md)."""
 
 _slide = Bounds("above 0 and at most 1", lambda value: 0 < value <= 1)
 _masked_share = Bounds("above 0 and below 1", lambda value: 0 < value < 1)
@@ -68,6 +80,11 @@ class NeuralSettings(TrainingSettings):
     def cost(self, vocab_size: int) -> Cost:
         """Return the cost of a token, once the sizes are chosen; 0 if it is not known."""
         return Cost(0, 0)
+
+    @property
+    def parameters_per_token(self) -> float:
+        """The most parameters in hidden layers for each token of the text."""
+        return PARAMETERS_PER_TOKEN
 
     def parameters(self, vocab_size: int) -> int:
         """Return about how many parameters the network has, once the sizes are chosen; biases are not counted."""
@@ -186,6 +203,10 @@ class HiddenLayerSettings(EngineSettings, HiddenLayersConfig):
     def sizes(self) -> list[Values]:
         return [{"embedding": hidden // 2, "hidden": hidden} for hidden in (64, 128, 256, 512, 1024)]
 
+    @property
+    def parameters_per_token(self) -> float:
+        return _LITTLE_REGULARISED
+
     def cost(self, vocab_size: int) -> Cost:
         hidden = self.inputs * self.hidden + (self.layers - 1) * self.hidden**2
         if not self.tied:
@@ -222,9 +243,15 @@ class BagOfWordsSettings(BagOfWordsConfig, HiddenLayerSettings, WindowSettings):
 
 _RECURRENT_SIZES = (
     *((32, 64, 1), (48, 96, 1), (64, 128, 1), (64, 192, 1), (64, 256, 1), (128, 384, 1), (192, 512, 1)),
-    *((256, 640, 2), (320, 896, 2), (400, 1152, 3)),
+    *((256, 640, 1), (320, 896, 1), (256, 640, 2), (320, 896, 2), (400, 1152, 3)),
 )
 """Numbers of an embedding, units of a layer, and layers of recurrent networks."""
+
+_DEEP = 10.0
+"""The tokens for each parameter from which on several recurrent layers are better than one (docs/defaults.md)."""
+
+_GRU_RATE = 1.8
+"""The learning rate of a GRU times its units, where that is the lower rate (docs/defaults.md)."""
 
 _QRNN_SIZES = (
     *((32, 64, 2), (48, 96, 2), (64, 128, 2), (96, 192, 2), (128, 256, 2)),
@@ -256,10 +283,16 @@ class RecurrentSettings(TunedSettings, RecurrentConfig):
     def cost(self, vocab_size: int) -> Cost:
         widths = self.widths
         hidden = sum(self.layer_cost(*pair) for pair in zip([self.embedding, *widths], widths, strict=False))
+        wanted = self.tokens_per_parameter
         if not self.tied:
-            return Cost(hidden, vocab_size * widths[-1])
+            return Cost(hidden, vocab_size * widths[-1], wanted)
         projection = widths[-1] * self.embedding if widths[-1] != self.embedding else 0
-        return Cost(hidden + projection, vocab_size * self.embedding)
+        return Cost(hidden + projection, vocab_size * self.embedding, wanted)
+
+    @property
+    def tokens_per_parameter(self) -> float:
+        """The tokens that the network has to read for each parameter of its hidden layers."""
+        return _DEEP if self.layers > 1 else TOKENS_PER_PARAMETER
 
     def layer_cost(self, below: int, width: int) -> int:
         """Return the parameters of a layer of `width` units over one of `below`."""
@@ -294,6 +327,10 @@ class ElmanSettings(RecurrentSettings):
         # three layers without gates learned far less than one (docs/defaults.md)
         return [{**sizes, "layers": 1} for sizes in super().sizes()]
 
+    @property
+    def parameters_per_token(self) -> float:
+        return _LITTLE_REGULARISED
+
     def awd_share(self, run: RunEstimate) -> float:
         return 0.0
 
@@ -317,10 +354,11 @@ class GruSettings(RecurrentSettings):
 
     def values_for(self, run: RunEstimate) -> Values:
         # its one state is what it remembers and what it shows: what these three did to it cost far more than they
-        # brought, and with the rest of AWD-LSTM's regularisation smaller steps were better (docs/defaults.md)
+        # brought (docs/defaults.md)
         values = {**super().values_for(run), "weight_dropout": 0.0, "alpha": 0.0, "beta": 0.0}
-        rate = values["learning_rate"] * (1 - 0.5 * self.awd_share(run))
-        return {**values, "learning_rate": float(f"{rate:.2g}")}
+        if self.optimiser in CELL_RATES[self.cell]:
+            values["learning_rate"] = min(values["learning_rate"], float(f"{_GRU_RATE / self.hidden:.2g}"))
+        return values
 
 
 @dataclass(frozen=True)
@@ -332,6 +370,10 @@ class QrnnSettings(RecurrentSettings, QrnnConfig):
 
     def sizes(self) -> list[Values]:
         return named(("embedding", "hidden", "layers"), _QRNN_SIZES)
+
+    @property
+    def tokens_per_parameter(self) -> float:
+        return TOKENS_PER_PARAMETER
 
     def layer_cost(self, below: int, width: int) -> int:
         return GATES[self.cell] * self.kernel * below * width
