@@ -271,12 +271,6 @@ class TestMisuse:
             with pytest.raises(AutodiffError, match="Tanh: backward twice"):
                 module.apply_bwd()
 
-    def test_forward_twice(self) -> None:
-        with Tape():
-            module = Tanh().apply_fwd(parameter(1.0))
-            with pytest.raises(AutodiffError, match="forward done already"):
-                module.apply_fwd(parameter(1.0))
-
     def test_inputs_that_are_not_there_yet_or_no_longer(self) -> None:
         with Tape():
             with pytest.raises(AutodiffError, match="Sum: input 0, Tanh, has no value yet"):

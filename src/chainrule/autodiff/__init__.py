@@ -12,6 +12,8 @@ In reading order:
 from __future__ import annotations
 
 from chainrule.autodiff.tape.attention import MergeHeads, Rotate, ScaledDotProductAttention, SplitHeads
+from chainrule.autodiff.tape.convolution import Convolution, MaxPool, MeanPool
+from chainrule.autodiff.tape.elementwise import Divide, Exp, Log, Maximum, Power, Subtract
 from chainrule.autodiff.tape.losses import CrossEntropy, Softmax, SoftmaxCrossEntropy
 from chainrule.autodiff.tape.modules import (
     GELU,
@@ -40,19 +42,27 @@ __all__ = [
     "Add",
     "Array",
     "Concat",
+    "Convolution",
     "CrossEntropy",
+    "Divide",
     "Embedding",
     "ErfGELU",
+    "Exp",
     "LayerNorm",
     "Linear",
+    "Log",
     "MatMul",
+    "MaxPool",
+    "Maximum",
     "Mean",
+    "MeanPool",
     "MergeHeads",
     "Module",
     "Multiply",
     "Node",
     "Parameter",
     "Part",
+    "Power",
     "RMSNorm",
     "ReLU",
     "Reshape",
@@ -68,6 +78,7 @@ __all__ = [
     "SplitHeads",
     "Stack",
     "Stage",
+    "Subtract",
     "Sum",
     "Tanh",
     "Tape",

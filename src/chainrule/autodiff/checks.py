@@ -6,6 +6,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.networks.qrnn import TapeQrnn
 from chainrule.autodiff.networks.recurrent import TapeRecurrent
 from chainrule.autodiff.networks.transformer import TapeTransformer
-from chainrule.autodiff.tape import attention, losses, modules, moves, recurrence
+from chainrule.autodiff.tape import attention, convolution, elementwise, losses, modules, moves, recurrence
 from chainrule.autodiff.tape.gradcheck import GradientReport, check
 from chainrule.autodiff.tape.nodes import Array, Node
 from chainrule.autodiff.tape.tape import Module
@@ -91,10 +92,10 @@ def all_cases(seed: int = 0) -> list[Case]:
 
 
 def module_classes() -> set[type[Module]]:
-    """Every module class defined in modules.py, attention.py, recurrence.py, moves.py and losses.py."""
+    """Every module class that a file of `tape` defines."""
     return {
         kind
-        for file in (modules, attention, recurrence, moves, losses)
+        for file in (modules, elementwise, convolution, attention, recurrence, moves, losses)
         for _, kind in inspect.getmembers(file, inspect.isclass)
         if issubclass(kind, Module) and kind.__module__ == file.__name__ and not kind.__name__.startswith("_")
     }
@@ -108,6 +109,8 @@ def module_cases(seed: int = 0) -> Iterator[Case]:
         return rng.normal(size=shape)
 
     yield from _of_modules(some)
+    yield from _of_elementwise(some, rng)
+    yield from _of_convolution(some)
     yield from _of_attention(some, rng)
     yield from _of_recurrence(some)
     yield from _of_moves(some)
@@ -148,6 +151,39 @@ def _of_modules(some: Callable[..., Array]) -> Iterator[Case]:
     yield _case("LayerNorm without gain", modules.LayerNorm, {"x": some(3, 5)})
     yield _case("RMSNorm", modules.RMSNorm, {"x": some(2, 3, 5), "gain": some(5)})
     yield _case("RMSNorm without gain", lambda: modules.RMSNorm(eps=0.1), {"x": some(3, 5)})
+
+
+def _of_elementwise(some: Callable[..., Array], rng: np.random.Generator) -> Iterator[Case]:
+    def positive(*shape: int) -> Array:
+        return rng.uniform(0.5, 2, size=shape)
+
+    yield _case("Exp", elementwise.Exp, {"x": some(3, 4)})
+    yield _case("Log", elementwise.Log, {"x": positive(3, 4)})
+    yield _case("Subtract", elementwise.Subtract, {"a": some(3, 4), "b": some(3, 4)})
+    yield _case("Subtract, repeated", elementwise.Subtract, {"a": some(4), "b": some(2, 3, 1)})
+    yield _case("Divide", elementwise.Divide, {"a": some(3, 4), "b": positive(3, 4)})
+    yield _case("Divide, repeated", elementwise.Divide, {"a": some(), "b": -positive(2, 3, 1)})
+    yield _case("Power", elementwise.Power, {"a": positive(3, 4), "b": some(3, 4)})
+    yield _case("Power, repeated", elementwise.Power, {"a": positive(2, 1, 4), "b": some(3, 1)})
+    yield Case("Power, cubed", lambda x: elementwise.Power().apply_fwd(x, 3.0), {"x": some(3, 4)})
+    yield _case("Maximum", elementwise.Maximum, {"a": some(3, 4), "b": some(3, 4)})
+    yield _case("Maximum, repeated", elementwise.Maximum, {"a": some(), "b": some(2, 3)})
+
+
+def _of_convolution(some: Callable[..., Array]) -> Iterator[Case]:
+    images = {"x": some(2, 3, 5, 4), "alpha": some(2, 3, 3, 2), "beta": some(2)}
+    yield _case("Convolution", convolution.Convolution, images)
+    yield _case("Convolution, stride 2, padding 1", lambda: convolution.Convolution(stride=2, padding=1), images)
+    yield _case("Convolution, dilation 2", lambda: convolution.Convolution(dilation=2), images)
+    line = {"x": some(2, 7), "alpha": some(3, 2, 3)}
+    yield _case("Convolution along one axis", lambda: convolution.Convolution(stride=3, padding=2), line)
+    yield _case("Convolution of one entry", convolution.Convolution, {"x": some(1, 1), "alpha": some(1, 1, 1)})
+    x = {"x": some(2, 3, 5, 4)}
+    pools: list[type[convolution.MaxPool | convolution.MeanPool]] = [convolution.MaxPool, convolution.MeanPool]
+    for kind in pools:
+        yield _case(kind.name, partial(kind, 2, 2), x)
+        yield _case(f"{kind.name}, overlapping", partial(kind, 3, 2, stride=1), x)
+        yield _case(f"{kind.name} along one axis", partial(kind, 2), x)
 
 
 def _of_attention(some: Callable[..., Array], rng: np.random.Generator) -> Iterator[Case]:
@@ -198,8 +234,12 @@ def _of_losses(some: Callable[..., Array], rng: np.random.Generator) -> Iterator
     targets = np.array([[1, 4, PAD], [0, 0, 3]])
     p = rng.uniform(0.1, 1, size=(2, 3, 5))
     yield _case("CrossEntropy", losses.CrossEntropy, {"p": p, "y": targets})
+    one_hot = np.eye(5, dtype=np.int64)[[[1, 4, 2], [0, 0, 3]]]
+    yield _case("CrossEntropy, one-hot", losses.CrossEntropy, {"p": p, "y": one_hot})
+    yield _case("CrossEntropy, one-hot first", losses.CrossEntropy, {"y": one_hot, "p": p})
     fused = losses.SoftmaxCrossEntropy
     yield _case("SoftmaxCrossEntropy", fused, {"z": some(2, 3, 5), "y": targets})
+    yield _case("SoftmaxCrossEntropy, one-hot", fused, {"z": some(2, 3, 5), "y": one_hot})
     weights = rng.uniform(size=(2, 3))
     yield _case(
         "SoftmaxCrossEntropy, weighted", lambda: fused(weights=weights, count=4), {"z": some(2, 3, 5), "y": targets}

@@ -47,6 +47,9 @@ class _Targets:
     def read(
         cls, module: Node, scores: Array, targets: Array, weights: Array | None, count: float | None
     ) -> _Targets:
+        if targets.ndim == scores.ndim and _is_one_hot(targets):
+            fit_all(module, scores, targets, range(targets.ndim))
+            targets = targets.argmax(axis=-1)
         cls._check(module, scores, targets)
         wide = np.ones(targets.shape) if weights is None else np.asarray(weights, np.float64)
         fit_all(module, wide, targets, range(targets.ndim))
@@ -61,7 +64,8 @@ class _Targets:
         if targets.ndim != scores.ndim - 1:
             raise AutodiffError(
                 f"{module.name}: shapes {list(scores.shape)} and {list(targets.shape)} do not fit: "
-                "the second should have every axis of the first but the last, axis -1"
+                "targets should be ids, with every axis of the first but the last, axis -1, or one-hot rows: "
+                "a single 1, and 0 elsewhere"
             )
         for axis in range(targets.ndim):
             fit(module, scores, axis, targets, axis)
@@ -87,11 +91,16 @@ class _Targets:
         return np.asarray(costs_N.sum(dtype=np.float64), nats_N.dtype)
 
 
+def _is_one_hot(rows: Array) -> bool:
+    return bool(rows.ndim and ((rows == 0) | (rows == 1)).all() and (rows.sum(axis=-1) == 1).all())
+
+
 class CrossEntropy(Module):
     """L = Σ_n w_n (-ln p_n[y_n]) / count: inputs p [..., V] and the target ids y [...].
 
-    The weights are 1 by default, and 0 where a target is PAD. The count is by default the sum of the weights, so
-    that the loss is a mean; with count=1 it is a sum.
+    The targets may also be one-hot rows [..., V], so that L = -yᵀ ln p for each row, and they may be the first
+    input. The weights are 1 by default, and 0 where a target is PAD. The count is by default the sum of the
+    weights, so that the loss is a mean; with count=1 it is a sum.
     """
 
     formula = "-ln {}[{}]"
@@ -100,26 +109,36 @@ class CrossEntropy(Module):
         self.weights, self.count = weights, count
 
     def forward(self, p: Array, targets: Array) -> Array:
+        # if both are one-hot, L is 0 or ∞ whichever of them is taken for p
+        self._is_swapped = p.ndim < targets.ndim or (
+            p.ndim == targets.ndim and _is_one_hot(p) and not _is_one_hot(targets)
+        )
+        if self._is_swapped:
+            p, targets = targets, p
         self._targets = _Targets.read(self, p, targets, self.weights, self.count)
         self._p_N = p.reshape(-1, p.shape[-1])[self._targets.places]
         # -ln p(y)
         return self._targets.mean(-np.log(self._p_N))
 
-    def backward(self, g: Array) -> tuple[Array, None]:
-        p = self.in_modules[0].out_tensor
+    def backward(self, g: Array) -> tuple[Array | None, Array | None]:
+        p = self.in_modules[1 if self._is_swapped else 0].out_tensor
         share_N = self._targets.share_N
         dp = self.empty_like(p)
         dp.fill(0)
         # dL/dp(y) = -1 / p(y), and nothing elsewhere
         dp.reshape(-1, p.shape[-1])[self._targets.places] = np.where(share_N == 0, 0, -g * share_N / self._p_N)
-        return dp, None
+        return (None, dp) if self._is_swapped else (dp, None)
+
+    def equation(self, *names: str) -> str:
+        return super().equation(*(names[::-1] if self._is_swapped else names))
 
 
 class SoftmaxCrossEntropy(Module):
     """L = Σ_n w_n (-ln softmax(z_n)[y_n]) / count, fused: inputs are the logits z [..., V] and target ids y [...].
 
-    Weights and count are those of CrossEntropy. Unlike Softmax followed by CrossEntropy, this loses no precision by
-    rounding p, and has no infinite slope where p underflows to 0.
+    The targets may also be one-hot rows [..., V]. Weights and count are those of CrossEntropy. Unlike Softmax
+    followed by CrossEntropy, this loses no precision by rounding p, and has no infinite slope where p underflows
+    to 0.
     """
 
     formula = "-ln softmax({})[{}]"

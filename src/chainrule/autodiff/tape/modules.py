@@ -76,7 +76,20 @@ class MatMul(Module):
 
 
 class Embedding(Module):
-    """z = E[id], which is the one-hot vector of the id times E: inputs E [V, D] and ids [...]."""
+    """z = E[id], which is the one-hot vector of the id times E: inputs E [V, D] and ids [...].
+
+    With L = Σ z, the gradient of a row of E is the count of its id, in every column:
+
+    >>> from chainrule.autodiff import Parameter, Tape, tape_bwd
+    >>> E, ids = Parameter("E", [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), np.array([2, 0, 2])
+    >>> with Tape():
+    ...     rows = MatMul().apply_fwd(np.eye(3)[ids], E)
+    ...     tape_bwd()
+    >>> np.array_equal(rows.out_tensor, E.out_tensor[ids])
+    True
+    >>> E.dense_gradient().tolist()
+    [[1.0, 1.0], [0.0, 0.0], [2.0, 2.0]]
+    """
 
     formula = "{}[{}]"
 

@@ -6,6 +6,7 @@ A gradient is an array, or is stored without its zeros: rows of a table (`Sparse
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -109,7 +110,10 @@ class Value(Node):
 
     def __init__(self, tensor: ArrayLike, name: str = "value") -> None:
         self.name = name
-        self.out_tensor = np.asarray(tensor)
+        try:
+            self.out_tensor = np.asarray(tensor)
+        except ValueError as error:
+            raise AutodiffError(f"{name}: cannot make an array of this {type(tensor).__name__}: {error}") from None
 
     def receive(self, gradient: Gradient) -> None:
         """Do nothing: data has no gradient."""
@@ -185,3 +189,34 @@ class Parameter(Node):
         if self._buffer is None:
             self._buffer = np.empty(self.out_tensor.shape, self.out_tensor.dtype)
         return self._buffer
+
+
+class InGradients(list[Any]):
+    """The gradients of a module's inputs, in order: arrays, or None.
+
+    Each input comes with the nodes that it was in each application of the module, and their gradients, which are
+    added if the node is the same. An index asks for a gradient, and says what to write where there is none.
+    """
+
+    def __init__(self, name: str, inputs: Iterable[Iterable[tuple[Node, Gradient | None]]]) -> None:
+        self._name = name
+        super().__init__(self._added(list(uses)) for uses in inputs)
+
+    @staticmethod
+    def _added(uses: list[tuple[Node, Gradient | None]]) -> Array | None:
+        if len({id(node) for node, _ in uses}) > 1 or any(gradient is None for _, gradient in uses):
+            return None
+        tensor = uses[0][0].out_tensor
+        total = np.zeros(tensor.shape, np.result_type(tensor, np.float32))  # whole numbers become float64
+        for _, gradient in uses:
+            add_to(total, gradient if isinstance(gradient, SparseRows | Part) else np.asarray(gradient))
+        return total
+
+    def __getitem__(self, i: Any) -> Any:
+        gradient = super().__getitem__(i)
+        if gradient is None:
+            raise AutodiffError(
+                f"{self._name}: input {i} has no gradient: it is data (make it a Parameter), or differs between "
+                "the applications of the module (apply another module)"
+            )
+        return gradient

@@ -56,7 +56,9 @@ def fit_broadcast(module: Node, a: Array, b: Array, leaving: int = 0) -> tuple[i
 def check_ids(module: Node, ids: Array, table: Array) -> None:
     """Refuse ids that are not rows of the table: a lookup would silently read another row for them."""
     if ids.dtype.kind not in "iu":
-        raise AutodiffError(f"{module.name}: ids should be whole numbers, not {ids.dtype}")
+        raise AutodiffError(
+            f"{module.name}: ids should be whole numbers, not {ids.dtype}; for one-hot rows use MatMul"
+        )
     if ids.size and not (ids.min() >= 0 and ids.max() < len(table)):
         raise AutodiffError(
             f"{module.name}: ids {list(ids.shape)} should be rows of axis 0 of {list(table.shape)}, "

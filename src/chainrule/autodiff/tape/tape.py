@@ -19,10 +19,12 @@ array([[ 0.5, -0.5]])
 
 from __future__ import annotations
 
+import copy
+import inspect
 import math
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from types import TracebackType
@@ -31,10 +33,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from chainrule.autodiff.tape.nodes import Array, Gradient, Node, Part, SparseRows, Value, add_to
+from chainrule.autodiff.tape.nodes import Array, Gradient, InGradients, Node, Part, SparseRows, Value, add_to
 from chainrule.errors import AutodiffError, NotANumberError
 
 _BIG = 1 << 16  # bytes; the allocator is fast for smaller arrays
+
+
+_OF_ONE_APPLICATION = (
+    *("stage", "in_modules", "needs_gradient", "out_tensor", "out_gradient"),
+    *("_owns_gradient", "_tape", "_gave", "_uses"),
+)
 
 
 class Stage(Enum):
@@ -46,15 +54,29 @@ class Stage(Enum):
 
 
 class Module(Node):
-    """One application of an operation; another application needs another module.
+    """One application of an operation. Applied again, it applies and returns a copy of itself.
 
     A subclass defines `forward`, which maps the tensors of the inputs to the module's own, and `backward`, which
     maps the module's gradient to a tuple with the gradient of each input, or None for an input that gets none.
-    Neither may write into its arguments.
+    Neither may write into its arguments. A `backward` that takes more than the gradient g is given the inputs, the
+    value and g, as lectures write it: backward(self, a, b, g) of b = f(a).
+
+    >>> from chainrule.autodiff import Parameter
+    >>> class Square(Module):
+    ...     def forward(self, a):
+    ...         return a * a
+    ...
+    ...     def backward(self, a, b, g):
+    ...         return 2 * a * g
+    >>> with Tape():
+    ...     square = Square().apply_fwd([Parameter("x", 3.0)])
+    ...     tape_bwd()
+    >>> square.in_gradients[0]
+    array(6.)
     """
 
     forward: Callable[..., Array]
-    backward: Callable[[Array], tuple[Gradient | None, ...]]
+    backward: Callable[..., Any]
     formula = ""
     """The right-hand side of the equation that the module computes, with {} for each input, such as tanh({})."""
 
@@ -64,18 +86,29 @@ class Module(Node):
     stage = Stage.NEW
     _owns_gradient = False
     _tape: Tape
+    _backward_takes = 1
+    _gave: tuple[Gradient | None, ...] | None = None
+    _uses: tuple[Module, ...] = ()
+    """The applications in the newest pass, if the module was applied again."""
 
     def __init_subclass__(cls) -> None:
         cls.name = cls.__name__
+        if "backward" in vars(cls):
+            cls._backward_takes = _required(cls.backward) - 1  # without self
 
-    def apply_fwd(self, *in_modules: Node | ArrayLike) -> Self:
-        """Compute the value, push the module on the current tape, and return it. Arrays are wrapped in a Value."""
+    def apply_fwd(self, *in_modules: Node | ArrayLike | Sequence[Node]) -> Self:
+        """Compute the value, push the module on the current tape, and return it. Arrays are wrapped in a Value.
+
+        The inputs may also be given as one list. A module that was applied before stays as it is; a copy of it is
+        applied and returned.
+        """
         if self.stage is not Stage.NEW:
-            raise AutodiffError(
-                f"{self.name}: {self.stage.value} already; one application is one module: make another"
-            )
+            return self._apply_again(in_modules)
+        inputs: Sequence[Any] = in_modules
+        if len(in_modules) == 1 and isinstance(in_modules[0], (list, tuple)):
+            inputs = _unpacked(in_modules[0])
         tape = current_tape()
-        nodes = [node if isinstance(node, Node) else Value(node) for node in in_modules]
+        nodes = [node if isinstance(node, Node) else Value(node) for node in inputs]
         for i, node in enumerate(nodes):
             self._check_input(i, node, tape)
         dtype = self._share_type(nodes)
@@ -104,12 +137,40 @@ class Module(Node):
         if self.out_gradient is None:
             raise AutodiffError(f"{self.name}: backward, but no gradient has flowed in; start at the loss")
         self.stage = Stage.BACKWARD
-        gradients = self.backward(self.out_gradient)
+        is_short = self._backward_takes <= 1
+        gradients = self.backward(self.out_gradient) if is_short else self._backward_of_all(self.out_gradient)
+        if not isinstance(gradients, tuple):
+            gradients = tuple(gradients) if isinstance(gradients, list) else (gradients,)
         if len(gradients) != len(self.in_modules):
-            raise AutodiffError(f"{self.name}: {len(gradients)} gradients for {len(self.in_modules)} inputs")
+            raise AutodiffError(
+                f"{self.name}: {len(gradients)} gradients for {len(self.in_modules)} inputs: "
+                "return one for each, in order, and None for an input that gets none"
+            )
         for node, gradient in zip(self.in_modules, gradients, strict=True):
-            if gradient is not None and node.needs_gradient:
-                node.receive(_fitting(self.name, node, gradient))
+            if gradient is not None:
+                fitting = _fitting(self.name, node, gradient, "; keep the order of the inputs")
+                if node.needs_gradient:
+                    node.receive(fitting)
+        if not self._tape.reuse:
+            self._gave = gradients
+
+    @property
+    def gave(self) -> tuple[Gradient | None, ...]:
+        """What `backward` returned: the gradient of each input, dense or sparse, or None."""
+        return self._gave or (None,) * len(self.in_modules)
+
+    @property
+    def in_gradients(self) -> InGradients:
+        """The gradient that the module gave to each of its inputs in the backward pass, in order.
+
+        Gradients of a layer that was applied several times in the pass are added, where all applications have the
+        same node as input, such as the weights. There are none for data.
+        """
+        uses = [module for module in self._uses or (self,) if module._gave]
+        if not uses:
+            raise AutodiffError(f"{self.name}: there are no in_gradients: {self._why_no_gradients()}")
+        columns = zip(*(zip(module.in_modules, module.gave, strict=True) for module in uses), strict=False)
+        return InGradients(self.name, columns)
 
     def receive(self, gradient: Gradient) -> None:
         if self.out_gradient is None and isinstance(gradient, np.ndarray):
@@ -137,13 +198,52 @@ class Module(Node):
 
     def room_for(self, i: int) -> Array:
         """An uninitialised array for the gradient of input i, which `backward` fills and returns."""
-        return self.in_modules[i].room(self._tape)
+        node = self.in_modules[i]
+        # a parameter's own buffer saves a copy, but gradients of its other uses are then added to it
+        return node.room(self._tape) if self._tape.reuse else self.empty_like(node.out_tensor)
+
+    def _apply_again(self, in_modules: tuple[Any, ...]) -> Self:
+        """Apply a copy, which has the settings of the module and nothing of its earlier application."""
+        again = copy.copy(self)
+        for name in _OF_ONE_APPLICATION:
+            vars(again).pop(name, None)
+        again.apply_fwd(*in_modules)
+        if again._tape.is_recording:
+            before = self._uses or (self,)
+            self._uses = (*(module for module in before if module._is_on_tape), again)
+        return again
+
+    @property
+    def _is_on_tape(self) -> bool:
+        return self.stage is Stage.FORWARD and self._tape.is_recording
+
+    def _backward_of_all(self, g: Array) -> Any:
+        """The result of a `backward` that takes the inputs, the value and the gradient."""
+        number = len(self.in_modules)
+        if self._backward_takes != number + 2:
+            raise AutodiffError(
+                f"{self.name}: backward takes {self._backward_takes} arguments: write backward(self, g), or "
+                f"backward of the {number} inputs, the value and g, {number + 2} arguments in all"
+            )
+        return self.backward(*[node.out_tensor for node in self.in_modules], self.out_tensor, g)
+
+    def _why_no_gradients(self) -> str:
+        newest = (self._uses or (self,))[-1]
+        if newest.stage is not Stage.BACKWARD:
+            return "run apply_fwd, then tape_bwd"
+        if newest._tape.reuse:
+            return "its tape reuses arrays and keeps none; use Tape()"
+        if not newest.needs_gradient:
+            return 'all its inputs are data; make the weights parameters, such as Parameter("W", W)'
+        return "the loss does not depend on it"
 
     def _check_input(self, i: int, node: Node, tape: Tape) -> None:
         if not isinstance(node, Module):
             return
         if node.stage is Stage.NEW:
             problem = "has no value yet: call its apply_fwd first"
+        elif node._uses and not node._is_on_tape:
+            problem = "was applied again: give what that apply_fwd returned"
         elif node.stage is Stage.BACKWARD:
             problem = "is of an emptied tape: run forward again, or wrap its out_tensor in a Value"
         elif tape.is_recording and node._tape is not tape and node._tape.is_recording:
@@ -189,11 +289,12 @@ class Tape:
     """A stack of modules. Inside `with`, modules push themselves on this tape and on no outer one.
 
     With `reuse`, large arrays come from a pool and are used again once the tape is emptied: copy values that should
-    outlive it. Gradients of parameters are safe. Without `is_recording`, nothing is pushed.
+    outlive it. Gradients of parameters are safe; modules have no `in_gradients` then. Without `is_recording`,
+    nothing is pushed.
     """
 
     def __init__(self, *, reuse: bool = False, is_recording: bool = True) -> None:
-        self.is_recording = is_recording
+        self.is_recording, self.reuse = is_recording, reuse
         self._modules: list[Module] = []
         self._pool = Pool() if reuse else None
 
@@ -324,11 +425,23 @@ def _quiet() -> np.errstate:
     return np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
 
 
+def _required(function: Callable[..., Any]) -> int:
+    """The number of arguments that a function must be given by position."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    arguments = inspect.signature(function).parameters.values()
+    return sum(argument.kind in kinds and argument.default is argument.empty for argument in arguments)
+
+
+def _unpacked(given: Sequence[Any]) -> Sequence[Any]:
+    """The inputs in a list of nodes and arrays; any other list is one input, of numbers."""
+    return given if any(isinstance(one, Node | np.ndarray) for one in given) else (given,)
+
+
 def _shapes(nodes: Iterable[Node]) -> str:
     return ", ".join(f"{node.name} {list(node.out_tensor.shape)}" for node in nodes)
 
 
-def _fitting(giver: str, node: Node, gradient: Gradient | ArrayLike) -> Gradient:
+def _fitting(giver: str, node: Node, gradient: Gradient | ArrayLike, hint: str = "") -> Gradient:
     """The gradient as an array or sparse; refuse an array that does not have the shape of the node's value."""
     if isinstance(gradient, SparseRows | Part):
         return gradient
@@ -337,7 +450,7 @@ def _fitting(giver: str, node: Node, gradient: Gradient | ArrayLike) -> Gradient
     if found.shape != node.out_tensor.shape:
         raise AutodiffError(
             f"{giver}: gave {node.name} a gradient of {list(found.shape)}, "
-            f"but its value has {list(node.out_tensor.shape)}"
+            f"but its value has {list(node.out_tensor.shape)}{hint}"
         )
     return found
 

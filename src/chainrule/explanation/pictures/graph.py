@@ -26,7 +26,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from chainrule.autodiff import Module, Tape
-from chainrule.autodiff.tape.nodes import Array, Gradient, Node, Parameter, Part, SparseRows, Value
+from chainrule.autodiff.tape.nodes import Gradient, Node, Parameter, Part, SparseRows, Value
 
 Kind: TypeAlias = Literal["module", "parameter", "value"]
 _DIGITS = "0123456789"
@@ -110,17 +110,12 @@ def differentiate(tape: Tape, symbols: Mapping[Node, str] | None = None) -> Grap
     for node in nodes:
         if isinstance(node, Parameter):
             node.forget()
-    flows: dict[Module, list[float | None]] = {}
-    for module in modules:
-        _note_flows(module, flows)
     tape.backward()
     places = {node: place for place, node in enumerate(nodes)}
     edges = [
-        Edge(places[node], places[module], gradient)
+        Edge(places[node], places[module], None if g is None or not node.needs_gradient else _norm(g))
         for module in modules
-        for node, gradient in zip(
-            module.in_modules, flows.get(module, [None] * len(module.in_modules)), strict=True
-        )
+        for node, g in zip(module.in_modules, module.gave, strict=True)
     ]
     steps = _steps(modules)
     names = _symbols(nodes, symbols or {})
@@ -130,24 +125,6 @@ def differentiate(tape: Tape, symbols: Mapping[Node, str] | None = None) -> Grap
 def _in_order(modules: Sequence[Module]) -> list[Node]:
     """Every node once, each after its inputs."""
     return list(dict.fromkeys(node for module in modules for node in (*module.in_modules, module)))
-
-
-def _note_flows(module: Module, flows: dict[Module, list[float | None]]) -> None:
-    """Wrap a module's `backward` so that it also writes to `flows` the norm of the gradient of each input.
-
-    After the backward pass each node has only the sum of the gradients from all its uses.
-    """
-    backward = module.backward
-
-    def noting(g: Array) -> tuple[Gradient | None, ...]:
-        gradients = backward(g)
-        flows[module] = [
-            _norm(gradient) if gradient is not None and node.needs_gradient else None
-            for node, gradient in zip(module.in_modules, gradients, strict=True)
-        ]
-        return gradients
-
-    module.backward = noting
 
 
 def _norm(gradient: Gradient) -> float:
