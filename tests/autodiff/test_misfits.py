@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from chainrule.autodiff import (
     Add,
     Concat,
+    Convolution,
     CrossEntropy,
+    Divide,
     Embedding,
     LayerNorm,
     Linear,
     MatMul,
+    Maximum,
+    MaxPool,
+    MeanPool,
     MergeHeads,
     Module,
     Multiply,
     Parameter,
+    Power,
     ReLU,
     Reshape,
     RMSNorm,
@@ -28,6 +36,7 @@ from chainrule.autodiff import (
     SoftmaxCrossEntropy,
     SplitHeads,
     Stack,
+    Subtract,
     Sum,
     Tanh,
     Tape,
@@ -80,6 +89,21 @@ MISFITS: list[tuple[Module, list[np.ndarray], str]] = [
         r"SoftmaxCrossEntropy: .*\[2, 3\] and \[3\].*axis 0 .*2 and 3",
     ),
     (CrossEntropy(), [X, np.zeros((2, 3), int)], r"CrossEntropy: .*\[2, 3\] and \[2, 3\].*but the last, axis -1"),
+    (CrossEntropy(), [X, np.eye(4)[[0, 1]]], r"CrossEntropy: .*\[2, 3\] and \[2, 4\].*axis 1 .*3 and 4"),
+    (CrossEntropy(), [np.full((3, 1), 0.3), np.eye(3)[[0]].T], r"CrossEntropy: .*or one-hot rows: a single 1"),
+    (SoftmaxCrossEntropy(), [X, X / 3], r"SoftmaxCrossEntropy: .*targets should be ids, .*or one-hot rows"),
+    (Subtract(), [X, np.ones(2)], r"Subtract: .*\[2, 3\] and \[2\].*axis -1 .*3 and 2"),
+    (Divide(), [X, np.ones((4, 1))], r"Divide: .*axis -2 .*2 and 4"),
+    (Power(), [X, np.ones(2)], r"Power: .*axis -1 .*3 and 2"),
+    (Maximum(), [X, np.ones(2)], r"Maximum: .*axis -1 .*3 and 2"),
+    (Convolution(), [X, np.ones((2, 3))], r"Convolution: expected at least 3 axes, found 2 in \[2, 3\]"),
+    (Convolution(), [X, np.ones((1, 2, 3, 3))], r"Convolution: expected at least 3 axes, found 2 in \[2, 3\]"),
+    (Convolution(), [X, np.ones((1, 4, 3))], r"Convolution: .*axis -2 .*axis 1 .*2 and 4"),
+    (Convolution(), [X, np.ones((4, 2, 3)), np.ones(5)], r"Convolution: .*\[4, 2, 3\] and \[5\].*4 and 5"),
+    (Convolution(dilation=2), [X, np.ones((1, 2, 3))], r"Convolution: a window of \[5\] does not fit .*\[2, 3\]"),
+    (Convolution(), [X, np.ones((1, 2, 0))], r"Convolution: a window of \[0\] does not fit"),
+    (MaxPool(3, 3), [X], r"MaxPool: a window of \[3, 3\] does not fit into the last axes of \[2, 3\]"),
+    (MeanPool(2), [np.ones(())], r"MeanPool: expected at least 1 axes, found 0"),
     (CrossEntropy(), [np.ones(()), np.array(0)], r"CrossEntropy: .*\[\] and \[\] do not fit"),
     (CrossEntropy(), [np.ones((0, 3)), np.zeros(0)], r"CrossEntropy: targets \[0\] should be ids.*found float64"),
     (CrossEntropy(weights=np.ones(3)), [X, np.array([0, 1])], r"CrossEntropy: .*\[3\] and \[2\].*axis 0 .*3 and 2"),
@@ -128,6 +152,23 @@ def test_a_matrix_of_whole_numbers() -> None:
         Sum().apply_fwd(Linear().apply_fwd(x, np.array([[1, 2], [3, 4]])))
         tape_bwd()
     assert x.dense_gradient().tolist() == [[1 + 3, 2 + 4]]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Convolution(stride=0), "Convolution: stride should be a whole number of at least 1, not 0"),
+        (lambda: Convolution(padding=-1), "Convolution: padding should be a whole number of at least 0, not -1"),
+        (lambda: Convolution(dilation=1.5), "Convolution: dilation should be .*, not 1.5"),
+        (MaxPool, r"MaxPool: the size should be .*, such as MaxPool\(2, 2\), not \[\]"),
+        (lambda: MaxPool((2, 2)), r"MaxPool: the size should be .*, not \[\(2, 2\)\]"),  # type: ignore[arg-type]
+        (lambda: MaxPool(2, 0), r"MaxPool: the size should be .*, not \[2, 0\]"),
+        (lambda: MeanPool(2, stride=0), "MeanPool: stride should be .*, not 0"),
+    ],
+)
+def test_windows_that_cannot_be(make: Callable[[], Module], message: str) -> None:
+    with pytest.raises(AutodiffError, match=message):
+        make()
 
 
 class TestPrecision:

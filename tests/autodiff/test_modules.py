@@ -17,13 +17,19 @@ from chainrule.arrays import PAD
 from chainrule.autodiff import (
     Add,
     Concat,
+    Convolution,
     CrossEntropy,
+    Divide,
     Embedding,
     Linear,
     MatMul,
+    Maximum,
+    MaxPool,
+    MeanPool,
     Module,
     Multiply,
     Parameter,
+    Power,
     Reshape,
     Rotate,
     Scale,
@@ -33,6 +39,7 @@ from chainrule.autodiff import (
     SoftmaxCrossEntropy,
     SparseRows,
     Stack,
+    Subtract,
     Sum,
     Tanh,
     Tape,
@@ -280,15 +287,36 @@ class TestAnyShape:
         )
 
     @given(st.lists(st.tuples(st.integers(1, 3), st.booleans(), st.booleans()), max_size=3), st.integers(0, 3))
-    def test_add_and_multiply_repeat(self, axes: list[tuple[int, bool, bool]], cut: int) -> None:
+    def test_arithmetic_repeats(self, axes: list[tuple[int, bool, bool]], cut: int) -> None:
         rng = np.random.default_rng(0)
         a = rng.normal(size=[1 if once else n for n, once, _ in axes])
         b = rng.normal(size=[1 if once else n for n, _, once in axes][cut:])
         tensors = {"a": np.asarray(a), "b": np.asarray(b)}
-        for kind, function in ((Add, torch.add), (Multiply, torch.mul)):
+        pairs = ((Add, torch.add), (Multiply, torch.mul), (Subtract, torch.sub), (Divide, torch.div))
+        for kind, function in (*pairs, (Maximum, torch.maximum)):
             assert_same(
                 value_and_gradients(lambda *i, kind=kind: kind().apply_fwd(*i), tensors),
                 by_torch(function, tensors),
+            )
+
+    @given(st.tuples(*[st.integers(1, 3)] * 4), st.tuples(*[st.integers(0, 2)] * 3), st.integers(1, 2))
+    def test_convolution(self, sizes: tuple[int, ...], extra: tuple[int, ...], stride: int) -> None:
+        (C, out, M, N), (down, right, padding), rng = sizes, extra, np.random.default_rng(0)
+        tensors = {"x": rng.normal(size=(2, C, M + down, N + right)), "kernels": rng.normal(size=(out, C, M, N))}
+        tensors["bias"] = rng.normal(size=out)
+        options = {"stride": stride, "padding": padding}
+        assert_same(
+            value_and_gradients(lambda *i: Convolution(**options).apply_fwd(*i), tensors),
+            by_torch(lambda *i: F.conv2d(*i, **options), tensors),
+        )
+
+    @given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 3), st.integers(0, 3), st.integers(1, 3))
+    def test_pooling(self, M: int, N: int, down: int, right: int, stride: int) -> None:
+        tensors = {"x": np.random.default_rng(0).normal(size=(2, M + down, N + right))}
+        for kind, function in ((MaxPool, F.max_pool2d), (MeanPool, F.avg_pool2d)):
+            assert_same(
+                value_and_gradients(lambda x, kind=kind: kind(M, N, stride=stride).apply_fwd(x), tensors),
+                by_torch(lambda x, function=function: function(x, (M, N), stride=stride), tensors),
             )
 
     @given(st.integers(1, 2), st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.booleans())
@@ -318,6 +346,37 @@ def textbook(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) ->
     if causal:
         scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), -math.inf)
     return scores.softmax(dim=-1) @ v
+
+
+def test_no_images() -> None:
+    value, dx, dkernels = value_and_gradients(
+        lambda *i: Convolution().apply_fwd(*i), {"x": np.ones((0, 1, 3, 3)), "kernels": np.ones((2, 1, 2, 2))}
+    )
+    assert value.shape == (0, 2, 2, 2) and dx.shape == (0, 1, 3, 3) and not dkernels.any()
+
+
+def test_the_largest_of_equal_entries_is_the_first() -> None:
+    assert value_and_gradients(lambda x: MaxPool(2).apply_fwd(x), {"x": np.ones(4)})[1].astype(bool).tolist() == [
+        *(True, False),
+        *(True, False),
+    ]
+    value, da, db = value_and_gradients(
+        lambda a, b: Maximum().apply_fwd(a, b), {"a": np.zeros(1), "b": np.zeros(1)}
+    )
+    assert value == 0 and da != 0 and db == 0
+
+
+def test_powers_where_a_logarithm_is_none() -> None:
+    """0^0 = 1, 0² = 0 and (-2)³ have slopes in a; a given exponent has none."""
+    a = np.array([0.0, 0.0, -2.0])
+    with Tape() as tape:
+        z = Power().apply_fwd(Parameter("a", a), np.array([0.0, 2.0, 3.0]))
+        tape.backward(np.ones(3))
+    assert z.out_tensor.tolist() == [1, 0, -8] and z.in_gradients[0].tolist() == [0, 0, 12]
+    with Tape() as tape:
+        z = Power().apply_fwd(np.array([0.0, 2.0]), Parameter("b", np.array([2.0, 1.0])))
+        tape.backward(np.ones(2))
+    assert z.in_gradients[1] == pytest.approx([0, 2 * np.log(2)])
 
 
 class TestComposed:

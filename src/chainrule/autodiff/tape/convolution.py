@@ -111,9 +111,12 @@ class _Pool(Module):
     """A module with windows of one size, such as 2, 2 for an image."""
 
     def __init__(self, *size: int, stride: int | None = None) -> None:
-        _check(self, 1, axes=len(size), stride=1 if stride is None else stride)
-        for length in size:
-            _check(self, 1, size=length)
+        if not size or not all(_is_whole(length, 1) for length in size):
+            raise AutodiffError(
+                f"{self.name}: the size should be whole numbers of at least 1, such as {self.name}(2, 2), "
+                f"not {list(size)}"
+            )
+        _check(self, 1, stride=1 if stride is None else stride)
         self.size, self.stride = size, stride
 
     def _parts(self, x: Array) -> list[Any]:
@@ -167,7 +170,11 @@ class MeanPool(_Pool):
 
 def _check(module: Node, least: int, **numbers: int) -> None:
     for name, number in numbers.items():
-        if not isinstance(number, int | np.integer) or number < least:
+        if not _is_whole(number, least):
             raise AutodiffError(
                 f"{module.name}: {name} should be a whole number of at least {least}, not {number!r}"
             )
+
+
+def _is_whole(number: Any, least: int) -> bool:
+    return isinstance(number, int | np.integer) and number >= least
