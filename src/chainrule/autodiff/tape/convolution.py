@@ -177,4 +177,4 @@ def _check(module: Node, least: int, **numbers: int) -> None:
 
 
 def _is_whole(number: Any, least: int) -> bool:
-    return isinstance(number, int | np.integer) and number >= least
+    return isinstance(number, int | np.integer) and bool(number >= least)
