@@ -45,8 +45,9 @@ FLOORS = [
     {"comparison", "classification"},
     {"tasks", "report", "ray"},
     {"interop"},
-    {"serve"},
     {"testing"},
+    {"course"},
+    {"serve"},
     {"cli", "__init__"},
     {"__main__"},
 ]
@@ -72,6 +73,7 @@ INSIDE = {
     ],
     "inference": ["state", "gpu", "neural_model"],
     "autodiff": ["tape", "networks", "optim", "tape_model", "checks"],
+    "course": ["markdown", "graders", "lesson", "answers", "grading"],
     "mixtures": ["caches", "gates", "tuning", "mixture", "dynamic", "mix", "kind"],
     "training": [
         "run_state",

@@ -20,6 +20,7 @@ from .classification.classify import classify
 from .comparison.compare import compare
 from .contract.kinds import load
 from .contract.lm import LanguageModel, State
+from .course.lesson import lesson
 from .decode.generate import generate, generate_many, stream
 from .decode.strategies import (
     Beam,
@@ -84,6 +85,7 @@ __all__ = [
     "fill",
     "generate",
     "generate_many",
+    "lesson",
     "load",
     "load_arpa",
     "load_tokenizer",

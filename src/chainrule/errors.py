@@ -17,6 +17,7 @@ ChainruleError                 the command line prints its one line and exits wi
 │   └── NotANumberError        ... because it made NaN: which module did so first
 ├── DecodingError              generation that was asked for something impossible
 ├── DiagnosisError             a model that cannot be diagnosed, or a text with nothing to diagnose
+├── CourseError                a lesson or an exercise that does not exist or cannot be read, or a folder in use
 ├── PluginError                a plug-in of another package that cannot be loaded
 └── MissingExtraError          an optional library that is not installed
 """
@@ -104,6 +105,10 @@ class DecodingError(ChainruleError):
 
 class DiagnosisError(ChainruleError):
     """A model that cannot be diagnosed, or a text with nothing to diagnose."""
+
+
+class CourseError(ChainruleError):
+    """A lesson or an exercise that does not exist or cannot be read, or a folder that is in use."""
 
 
 class PluginError(ChainruleError):

@@ -1,0 +1,97 @@
+"""The first difference of two results, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+
+def difference(found: Any, expected: Any, tolerance: float, name: str = "the result") -> str:
+    """Return the first difference of a result from the expected one; nothing if they are the same.
+
+    Numbers may differ by `tolerance`, relative to the expected one. Of a table, the first entry that differs is
+    named, so that a student who returns the steps of a computation in order learns which step is wrong.
+
+    >>> difference({"z": [1.0, 2.0], "p": [0.3, 0.7]}, {"z": [1.0, 2.5], "p": [0.2, 0.8]}, 1e-6)
+    'z: the largest difference is 0.5 at [1]: yours is 2, expected 2.5'
+    >>> difference(np.zeros(3), np.zeros((3, 1)), 1e-6, "dW")
+    'dW: the shape is [3], expected [3, 1]'
+    """
+    if isinstance(expected, Mapping):
+        return _of_tables(found, expected, tolerance, name)
+    if isinstance(expected, str) or expected is None or is_number(expected):
+        return (
+            "" if same(found, expected, tolerance) else f"{name}: yours is {show(found)}, expected {show(expected)}"
+        )
+    if found is None:
+        return f"{name}: yours is None; is there a return?"
+    try:
+        ours, theirs = (np.asarray(one, np.float64) for one in (expected, found))
+    except (TypeError, ValueError):
+        return _of_lists(found, expected, tolerance, name)
+    if ours.shape != theirs.shape:
+        return f"{name}: the shape is {list(theirs.shape)}, expected {list(ours.shape)}"
+    with np.errstate(invalid="ignore"):
+        errors = np.where((ours == theirs) | (np.isnan(ours) & np.isnan(theirs)), 0, np.abs(ours - theirs))
+    errors = np.where(np.isnan(errors), np.inf, errors)
+    if np.all(errors <= tolerance * np.maximum(1, np.abs(ours))):
+        return ""
+    where = np.unravel_index(int(errors.argmax()), errors.shape)
+    place = f" at {[int(axis) for axis in where]}" if where else ""
+    values = f"yours is {show(theirs[where])}, expected {show(ours[where])}"
+    return f"{name}: the largest difference is {show(errors[where])}{place}: {values}"
+
+
+def _of_tables(found: Any, expected: Mapping[Any, Any], tolerance: float, name: str) -> str:
+    if not isinstance(found, Mapping):
+        return f"{name}: expected a dict, found {type(found).__name__}"
+    for key, value in expected.items():
+        if key not in found:
+            return f"{name}: there is no {show(key)}"
+        if said := difference(found[key], value, tolerance, str(key)):
+            return said
+    extra = [key for key, value in found.items() if key not in expected and value]
+    return f"{name}: {show(extra[0])} should not be there" if extra else ""
+
+
+def _of_lists(found: Any, expected: Any, tolerance: float, name: str) -> str:
+    try:
+        items = list(found)
+    except TypeError:
+        return f"{name}: expected {type(expected).__name__}, found {type(found).__name__}"
+    if len(items) != len(expected):
+        return f"{name}: it has {len(items)} entries, expected {len(expected)}"
+    for place, (one, other) in enumerate(zip(items, expected, strict=True)):
+        if said := difference(one, other, tolerance, f"{name}[{place}]"):
+            return said
+    return ""
+
+
+def is_number(value: Any) -> bool:
+    """Return True for a number of Python or NumPy, or an array of one number without axes."""
+    return isinstance(value, Real) or (isinstance(value, np.ndarray) and value.ndim == 0)
+
+
+def same(found: Any, expected: Any, tolerance: float) -> bool:
+    """Return True if two values are equal: numbers up to the tolerance, words up to case and spaces.
+
+    >>> same(0.33, 1 / 3, 0.02), same("Cats ", "cats", 0), same(3, 3.1, 0), same("3", 3, 0)
+    (True, True, False, False)
+    """
+    if is_number(found) and is_number(expected):
+        return math.isclose(float(found), float(expected), rel_tol=tolerance, abs_tol=tolerance * 1e-3)
+    if isinstance(found, str) and isinstance(expected, str):
+        return found.strip().casefold() == expected.strip().casefold()
+    return found is expected
+
+
+def show(value: Any) -> str:
+    """Write a value of an answer in a few characters."""
+    if is_number(value) and not isinstance(value, (bool, int)):
+        return f"{float(value):.6g}"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"

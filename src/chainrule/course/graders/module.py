@@ -1,0 +1,55 @@
+"""An exercise whose answer is a module of the tape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from chainrule.autodiff import Parameter, Tape
+from chainrule.autodiff.tape.gradcheck import check
+from chainrule.course.graders.difference import difference
+from chainrule.course.graders.grader import CodeGrader, Verdict, close
+
+
+@dataclass(frozen=True, kw_only=True)
+class TapeModule(CodeGrader):
+    """A subclass of `Module`: its value by a function of arrays, its gradients by finite differences.
+
+    `reference` is that function, and `inputs` an expression for a dict of arrays, which draws from `rng`. A known
+    wrong answer is a class too.
+    """
+
+    reference: str
+    inputs: str
+    tolerance: float = 1e-6
+
+    def grade_code(self, answer: Any) -> Verdict:
+        """Check forward, then backward."""
+        tensors: dict[str, np.ndarray] = self.value(self.inputs, rng=np.random.default_rng(0))
+        expected = self.value(self.reference)(*tensors.values())
+        results = _results(answer, tensors)
+        said = difference(results["forward"], expected, self.tolerance, "forward")
+        if not said:
+            report = check(lambda *inputs: answer().apply_fwd(*inputs), tensors, tolerance=self.tolerance)
+            if report.passed:
+                return Verdict("right", f"gradients within {report.error:.0e} of finite differences")
+            worst = report.worst
+            said = (
+                f"backward: the gradient of {worst.name} {list(worst.shape)} at {list(worst.where)} is "
+                f"{worst.analytic:.6g}, a small step gives {worst.numeric:.6g}"
+            )
+        return self.wrong_verdict(
+            lambda known: close(results.values(), _results(known, tensors).values(), self.tolerance), said
+        )
+
+
+def _results(module: Any, tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return the value of a module, and its gradients for a fixed random dL/d(value)."""
+    nodes = [Parameter(name, np.array(tensor, np.float64)) for name, tensor in tensors.items()]
+    with Tape() as tape:
+        last = module().apply_fwd(*nodes)
+        tape.backward(np.random.default_rng(1).normal(size=last.out_tensor.shape))
+    return {"forward": last.out_tensor} | {node.name: node.dense_gradient() for node in nodes}

@@ -1,0 +1,133 @@
+"""Grade a file of answers. It is the student's code: it runs in a process of its own, for a limited time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+from chainrule.course.graders.grader import fault
+from chainrule.course.lesson import Grade, Lesson, lesson
+from chainrule.errors import CourseError
+
+SECONDS = 120.0
+"""The time that a file of answers may take."""
+_PACKAGES = Path(__file__).parents[2]
+_EVERY = 0.3  # seconds between two looks at a file
+
+
+@dataclass(frozen=True)
+class Graded:
+    """The grades of a file of answers."""
+
+    grades: list[Grade]
+    fault: str = ""
+    """Where the file itself failed, before an answer was graded."""
+    printed: str = ""
+    """What the student's code printed."""
+
+    @property
+    def is_right(self) -> bool:
+        return all(grade.state == "right" for grade in self.grades)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the grades as autograders exchange them: Gradescope reads this as results.json."""
+        tests: list[dict[str, Any]] = [
+            {
+                "number": grade.id,
+                "name": grade.title,
+                "score": grade.points if grade.state == "right" else 0,
+                "max_score": grade.points,
+                "status": "passed" if grade.state == "right" else "failed",
+                "output": f"{grade.state}: {grade.message}" if grade.message else grade.state,
+            }
+            for grade in self.grades
+        ]
+        return {"score": sum(one["score"] for one in tests), "output": self.fault, "tests": tests}
+
+
+def grade_file(asked: Lesson, path: Path, seconds: float = SECONDS) -> Graded:
+    """Grade a file of answers in a process of its own; what is graded when the time is over counts."""
+    if not path.is_file():
+        raise CourseError(f"{path}: there is no such file; chainrule lesson {asked.number} --start DIR makes one")
+    with tempfile.TemporaryDirectory() as folder:
+        found, ended = Path(folder) / "grades", ""
+        command = [
+            sys.executable,
+            "-m",
+            __name__,
+            str(asked.number),
+            asked.student,
+            str(path.resolve()),
+            str(found),
+        ]
+        here = os.pathsep.join([str(_PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])])  # this chainrule
+        how: Any = {
+            "env": {**os.environ, "PYTHONPATH": here},
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.STDOUT,
+            "stdin": subprocess.DEVNULL,
+        }
+        try:
+            done = subprocess.run(command, **how, check=False, timeout=seconds)
+            printed = done.stdout
+            if done.returncode:
+                ended = f"Python stopped with the exit status {done.returncode}"
+        except subprocess.TimeoutExpired as error:
+            printed, ended = error.stdout or b"", f"it takes more than {seconds:g} seconds"
+        records = (
+            [json.loads(line) for line in found.read_text(encoding="utf-8").splitlines()] if found.exists() else []
+        )
+    grades = {record["id"]: Grade(**record) for record in records[1:]}
+    every = [grades.get(one.id) or asked.not_yet(one.id) for one in asked.exercises]
+    said = records[0]["fault"] if records else f"{path.name}: {ended}"
+    if records and ended:  # the first exercise without a grade is the one that did not end
+        every[len(grades)] = replace(every[len(grades)], state="wrong", message=ended)
+    return Graded(every, said, printed.decode(errors="replace"))
+
+
+def changes(path: Path) -> Iterator[None]:
+    """Yield now, and each time that a file was saved."""
+    before: tuple[int, int] | None = None
+    while True:
+        try:
+            now = path.stat().st_mtime_ns, path.stat().st_size
+        except FileNotFoundError:  # some editors write another file and rename it
+            now = before or (0, 0)
+        if now != before:
+            before = now
+            yield
+        sleep(_EVERY)
+
+
+def main(number: str, student: str, path: str, out: str) -> None:
+    """Run a file of answers, and write a line of JSON for each grade."""
+    asked, file = lesson(int(number), student), Path(path)
+    os.chdir(file.parent)
+    sys.path.insert(0, str(file.parent))
+    names: dict[str, Any] = {"__name__": "answers", "__file__": path}
+    with Path(out).open("w", encoding="utf-8") as lines:
+
+        def write(record: dict[str, Any]) -> None:
+            lines.write(json.dumps(record) + "\n")
+            lines.flush()
+
+        said = ""
+        try:
+            exec(compile(file.read_bytes(), path, "exec"), names)
+        except (Exception, SystemExit) as error:  # answers above the fault are still graded
+            said = fault(error)
+        write({"fault": said})
+        for exercise in asked.exercises:
+            write(asdict(asked.check_in(names, exercise.id)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,114 @@
+"""A language model from one function: the probabilities of the next word after some words."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from chainrule.arrays import PAD, Array, check_ids, to_numpy
+from chainrule.contract.lm import LanguageModel, State, check_rows
+from chainrule.text.corpus import Corpus
+from chainrule.tokens.registry import train_tokenizer
+
+
+@dataclass(frozen=True)
+class Prefixes(State):
+    """The ids that each row has read after <s>."""
+
+    rows: tuple[tuple[int, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def select(self, rows: Array) -> Prefixes:
+        """Return some of the rows."""
+        return Prefixes(tuple(self.rows[int(row)] for row in to_numpy(rows)))
+
+    def join(self, other: Prefixes) -> Prefixes:
+        """Return the rows of both."""
+        return Prefixes(self.rows + other.rows)
+
+
+class OwnModel(LanguageModel):
+    """A model of your own: write `probabilities`, and it can be scored, sampled, measured and compared.
+
+    >>> class Uniform(OwnModel):
+    ...     def probabilities(self, words):
+    ...         return {word: 1 / len(self.vocabulary) for word in self.vocabulary}
+    >>> lm = Uniform(["i love cats", "i love dogs"])
+    >>> lm.vocabulary
+    ['<unk>', '</s>', 'i', 'love', 'cats', 'dogs']
+    >>> round(lm.perplexity("dogs love cats"), 6)
+    6.0
+    """
+
+    kind, settings, context = "own", None, "line"
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        """Take the vocabulary from the texts: their words, <unk> for any other, and </s> for the end of a line."""
+        self.texts = list(texts)
+        self.tokenizer = train_tokenizer("word", Corpus.from_texts(self.texts))
+        self._known: dict[tuple[int, ...], np.ndarray] = {}
+
+    @abstractmethod
+    def probabilities(self, words: list[str]) -> Mapping[str, float]:
+        """Return p(next word | words); the first of the words is <s>. A word that is left out has p = 0."""
+
+    @cached_property
+    def vocabulary(self) -> list[str]:
+        """The words that can come next: all but <s>."""
+        ids = (i for i in range(self.tokenizer.vocab_size) if i != self.tokenizer.bos)
+        return [self.tokenizer.token(i) for i in ids]
+
+    def start(self, batch_size: int) -> Prefixes:
+        """Return the state after <s>."""
+        return Prefixes(((),) * batch_size)
+
+    def extend(self, state: State, ids_BT: Array) -> Prefixes:
+        """Return the state after more words."""
+        assert isinstance(state, Prefixes)
+        check_rows(state, ids_BT)
+        check_ids(ids_BT, self.tokenizer.vocab_size)
+        read = [[int(i) for i in row if i != PAD] for row in to_numpy(ids_BT)]
+        return Prefixes(tuple((*row, *more) for row, more in zip(state.rows, read, strict=True)))
+
+    def next_log_probs(self, state: State) -> np.ndarray:
+        """Return ln p of every next word."""
+        assert isinstance(state, Prefixes)
+        return np.stack([self._next(row) for row in state.rows])
+
+    def score(self, ids_BT: Array, state: State | None = None) -> np.ndarray:
+        """Return ln p of each word after those before it."""
+        ids = to_numpy(ids_BT)
+        check_ids(ids, self.tokenizer.vocab_size)
+        state = self.start(len(ids)) if state is None else state
+        scores_BT = np.zeros(ids.shape)
+        for t in range(ids.shape[1]):
+            log_probs_BV = self.next_log_probs(state)
+            rows = np.flatnonzero(ids[:, t] != PAD)
+            scores_BT[rows, t] = log_probs_BV[rows, ids[rows, t]]
+            state = self.extend(state, ids[:, t : t + 1])
+        return scores_BT
+
+    def tensors(self) -> Mapping[str, np.ndarray]:
+        """Return nothing: the model is code."""
+        return {}
+
+    def on(self, device: str, dtype: str = "float32") -> OwnModel:
+        """Return the model itself: it computes on the CPU only."""
+        return self
+
+    def _next(self, row: tuple[int, ...]) -> np.ndarray:
+        if row not in self._known:
+            words = ["<s>", *(self.tokenizer.token(i) for i in row)]
+            given = self.probabilities(words)
+            if other := sorted(set(given) - set(self.vocabulary)):
+                raise ValueError(f"probabilities({words}) has {other[0]!r}, which is not in the vocabulary")
+            p_V = [given.get(self.tokenizer.token(i), 0.0) for i in range(self.tokenizer.vocab_size)]
+            with np.errstate(divide="ignore"):
+                self._known[row] = np.log(p_V)
+        return self._known[row]
