@@ -37,6 +37,7 @@ from .decode.strategies import (
 from .decode.suggest import suggest
 from .errors import ChainruleError
 from .evaluation.measure import evaluate
+from .evaluation.metrics import branching_factor, cross_entropy, entropy, kl, perplexity
 from .evaluation.surprisal import score
 from .explanation.diagnosis import diagnose
 from .explanation.explanation import explain
@@ -73,11 +74,14 @@ __all__ = [
     "TopK",
     "TopP",
     "__version__",
+    "branching_factor",
     "classification",
     "classify",
     "compare",
+    "cross_entropy",
     "decode",
     "diagnose",
+    "entropy",
     "evaluate",
     "evaluation",
     "explain",
@@ -86,6 +90,7 @@ __all__ = [
     "generate",
     "generate_many",
     "lesson",
+    "kl",
     "load",
     "load_arpa",
     "load_tokenizer",
@@ -93,6 +98,7 @@ __all__ = [
     "mix",
     "mixtures",
     "ngram",
+    "perplexity",
     "report",
     "resume",
     "save_arpa",

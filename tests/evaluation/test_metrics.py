@@ -14,12 +14,15 @@ from chainrule.evaluation.metrics import (
     BITS,
     NATS,
     bits_per_byte,
+    branching_factor,
     cross_entropy,
     entropy,
-    kl_divergence,
+    kl,
     perplexity,
     perplexity_of,
+    yes_no_questions,
 )
+from chainrule.errors import SettingsError
 
 
 def test_entropy_of_the_lecture() -> None:
@@ -39,19 +42,19 @@ positive = st.lists(st.floats(0.01, 1), min_size=4, max_size=4).map(lambda w: np
 @settings(max_examples=60, deadline=None)
 @given(positive, positive, st.sampled_from([BITS, NATS]))
 def test_cross_entropy_is_entropy_plus_divergence(p: np.ndarray, q: np.ndarray, base: float) -> None:
-    divergence = float(kl_divergence(p, q, base))
+    divergence = float(kl(p, q, base))
     assert math.isclose(cross_entropy(p, q, base), entropy(p, base) + divergence, abs_tol=1e-9)
     # KL = Σ p log (p / q), written out, is never negative, and not symmetric
     assert math.isclose(divergence, float(np.sum(p * np.log(p / q)) / math.log(base)), abs_tol=1e-9)
     assert divergence > -1e-12
-    as_torch = kl_divergence(torch.as_tensor(p), torch.as_tensor(q), base)
+    as_torch = kl(torch.as_tensor(p), torch.as_tensor(q), base)
     assert math.isclose(float(as_torch), divergence, abs_tol=1e-9)
 
 
 def test_divergence_is_infinite_where_the_impossible_happens() -> None:
     p, q = np.asarray([0.5, 0.5]), np.asarray([1.0, 0.0])
-    assert kl_divergence(p, q) == math.inf
-    assert math.isclose(kl_divergence(q, p), 1.0)
+    assert kl(p, q) == math.inf
+    assert math.isclose(kl(q, p), 1.0)
 
 
 def test_a_batch_of_distributions_has_a_number_each() -> None:
@@ -68,6 +71,7 @@ def test_a_switchboard_has_perplexity_of_about_53() -> None:
     p = np.asarray([0.25, 0.25, 0.25] + [0.25 / 30_000] * 30_000)
     # 3 · 1/4 log 4 + 1/4 log 120,000 = 1.5 + 4.22 = 5.72 bits
     assert round(perplexity_of(float(entropy(p, BITS)), BITS)) == 53
+    assert branching_factor(p) == pytest.approx(52.643, abs=1e-3)
 
 
 @given(st.floats(0.01, 20))
@@ -88,3 +92,25 @@ def test_bits_per_byte() -> None:
 def test_metrics_do_not_warn_on_zeros() -> None:
     with np.errstate(all="raise"):
         assert pytest.approx(1.0) == float(cross_entropy(np.asarray([0.5, 0.5, 0.0]), np.asarray([0.5, 0.5, 0.0])))
+
+
+def test_the_best_questions_need_a_little_more_than_the_entropy() -> None:
+    """The lecture's example: is it the cat? If not, is it the dog? 0.5 · 1 + 0.5 · 2 questions, not 1.485."""
+    assert yes_no_questions([0.5, 0.3, 0.2]) == 1.5
+    assert yes_no_questions([0.125] * 8) == 3.0 == entropy([0.125] * 8)
+    assert yes_no_questions([1.0, 0.0]) == 0.0
+
+
+@settings(max_examples=60, deadline=None)
+@given(positive)
+def test_questions_lie_within_one_bit_of_the_entropy(p: np.ndarray) -> None:
+    assert float(entropy(p)) - 1e-9 <= yes_no_questions(p) < float(entropy(p)) + 1
+
+
+def test_what_is_no_distribution_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"sum to 0\.99"):
+        entropy([0.7, 0.29])
+    with pytest.raises(SettingsError, match="at least 0"):
+        entropy([1.5, -0.5])
+    with pytest.raises(SettingsError, match="same outcomes: 2 and 3"):
+        cross_entropy([0.5, 0.5], [0.4, 0.4, 0.2])
