@@ -44,6 +44,7 @@ from .explanation.explanation import explain
 from .masked.filling import fill
 from .mixtures.mix import mix
 from .ngram.arpa.arpa_model import load_arpa, save_arpa
+from .ngram.probability_table import Table
 from .runs.prepare import TokenizerChoice
 from .runs.resume import resume
 from .runs.train import train
@@ -68,6 +69,7 @@ __all__ = [
     "RepetitionPenalty",
     "Sample",
     "State",
+    "Table",
     "Temperature",
     "Tokenizer",
     "TokenizerChoice",

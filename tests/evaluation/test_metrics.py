@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chainrule.errors import SettingsError
 from chainrule.evaluation.metrics import (
     BITS,
     NATS,
@@ -22,7 +23,6 @@ from chainrule.evaluation.metrics import (
     perplexity_of,
     yes_no_questions,
 )
-from chainrule.errors import SettingsError
 
 
 def test_entropy_of_the_lecture() -> None:

@@ -18,10 +18,9 @@ from chainrule.arrays import Array as AnyArray
 from chainrule.autodiff import Array, Value, no_grad
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.contract.capabilities import Capabilities
-from chainrule.contract.kinds import check_task, find_kind, kind_names, load_content, present_name
+from chainrule.contract.kinds import check_task, find_kind, kind_names, load_content, present_name, read_model
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
 from chainrule.errors import ChainruleError, MissingExtraError, ModelError
-from chainrule.folder import read_folder
 from chainrule.networks.memory import Memory, WindowTokens
 from chainrule.networks.settings import EngineSettings
 from chainrule.system.devices import has_torch
@@ -290,7 +289,7 @@ def load_on_tape(path: str | Path) -> LanguageModel:
 
     A model of a kind that the tape does not compute is loaded as always.
     """
-    content = read_folder(path)
+    content = read_model(path)
     check_task(content, ["language"])
     if is_on_tape(content.kind):
         content = replace(content, config={**content.config, "engine": "tape"})

@@ -57,6 +57,7 @@ PRECISIONS = ("float32", "bfloat16", "float64")
 _BUILT_IN = {
     "ngram": "chainrule.ngram.train:KIND",
     "anygram": "chainrule.ngram.train:ANYGRAM",
+    "table": "chainrule.ngram.probability_table:KIND",
     "feedforward": "chainrule.training.kinds:FEEDFORWARD",
     "bagofwords": "chainrule.training.kinds:BAG_OF_WORDS",
     "elman": "chainrule.training.kinds:ELMAN",
@@ -72,6 +73,8 @@ _BUILT_IN = {
     "classifier": "chainrule.classification.training:KIND",
 }
 """The module and the variable of each kind."""
+_FILES = {".json": "chainrule.ngram.probability_table:read_table"}
+"""The function that reads a model from a file, by the ending of its name."""
 
 _FORMER_NAMES = {"averaging": "bagofwords"}
 """The present names of kinds that were renamed. Commands, ladders and model folders may have the former ones."""
@@ -340,7 +343,7 @@ def load(
 ) -> Any:
     """Load the model of a folder on a device and in a precision; raise ModelError for other `tasks`.
 
-    The folder decides the class: a `LanguageModel`, or another `Model`, such as a tagger.
+    A .json file is a model too: a table of probabilities (`Table`). The folder decides the class: a `LanguageModel`, or another `Model`, such as a tagger.
 
     >>> import tempfile, chainrule as cr
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -350,11 +353,20 @@ def load(
     """
     if dtype not in PRECISIONS:
         raise SettingsError(f"dtype should be {' or '.join(PRECISIONS)}, not {dtype!r}")
-    content = read_folder(folder, verify=verify)
+    content = read_model(folder, verify=verify)
     device = choose_device(device) if device != "auto" or _is_for_accelerators(content) else "cpu"
     if tasks is not None:
         check_task(content, tasks)
     return load_content(content).on(device, dtype)
+
+
+def read_model(path: str | Path, *, verify: bool | None = None) -> ModelFolder:
+    """Read a model folder, or a file that is a model by itself, as if it were a folder."""
+    path = Path(path)
+    if path.suffix in _FILES and path.is_file():
+        model: Model = import_object(_FILES[path.suffix])(path)
+        return replace(model.content(), path=path)
+    return read_folder(path, verify=verify)
 
 
 def is_for_accelerators(kind: Kind, settings: Mapping[str, Any]) -> bool:

@@ -181,8 +181,8 @@ def _read_part(folder: Path, entry: Mapping[str, Any], verify: bool | None, deep
 
 
 def megabytes(folder: str | Path) -> float:
-    """Return the size of everything in a folder, in MB (10^6 bytes)."""
-    return sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()) / 1e6
+    """Return the size of everything in a folder, or of a file, in MB (10^6 bytes)."""
+    return sum(file.stat().st_size for file in (Path(folder), *Path(folder).rglob("*")) if file.is_file()) / 1e6
 
 
 # -- writing ----------------------------------------------------------------------------------------------

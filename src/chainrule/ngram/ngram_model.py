@@ -133,7 +133,7 @@ class NgramModel(LanguageModel):
         state = self._state(state)
         check_rows(state, ids_BT)
         ids_BT = self._ids(ids_BT)
-        words = _last_words(state.words, ids_BT)
+        words = last_words(state.words, ids_BT)
         return replace(state, nodes=self.automaton.state_of(words), words=words)
 
     def next_log_probs(self, state: State) -> Array:
@@ -305,7 +305,7 @@ class NgramModel(LanguageModel):
         return automaton.indexed() if self.settings.index and automaton.index is None else automaton
 
 
-def _last_words(words_BN: Array, ids_BT: Array) -> Array:
+def last_words(words_BN: Array, ids_BT: Array) -> Array:
     """Return the last N-1 words after the ids of each row: a state depends on no others."""
     xp = array_namespace(ids_BT)
     words_BT = xp.concat([words_BN, ids_BT], axis=1)

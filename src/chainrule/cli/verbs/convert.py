@@ -135,7 +135,7 @@ def _report(out: str, written: str, figures: dict[str, Any], as_json: bool) -> N
     """Print what was written, and how large it is."""
     from chainrule.folder import megabytes
 
-    size = megabytes(out) if Path(out).is_dir() else Path(out).stat().st_size / 1e6
+    size = megabytes(out)
     if as_json:
         print_json({**figures, "megabytes": size})
     else:

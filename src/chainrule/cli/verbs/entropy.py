@@ -85,7 +85,7 @@ def _distribution(given: Any, are_counts: bool) -> list[float]:
     total = sum(values)
     if are_counts and (min(values, default=0) < 0 or total == 0):
         raise SettingsError(f"counts should be at least 0, and not all 0: found {' '.join(given)}")
-    if not are_counts and abs(total - 1) > 1e-6:
+    if not are_counts and abs(float(total) - 1) > 1e-6:
         raise SettingsError(
             f"the probabilities sum to {float(total):.6g}, not to 1; --counts divides counts by their sum"
         )

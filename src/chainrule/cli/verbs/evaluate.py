@@ -70,15 +70,14 @@ def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -
     chainrule evaluate model "to be or not to be"
     chainrule evaluate model --source test.en --target test.de --plot lengths.svg
     """
-    from chainrule.contract.kinds import check_task, task_of
+    from chainrule.contract.kinds import check_task, read_model, task_of
     from chainrule.contract.tasks import REPLIES
-    from chainrule.folder import read_folder
     from chainrule.system.disk import replaced_file
     from chainrule.system.plugins import import_object
 
     folders, files = _named(folders_and_text, options)
     # a wrong name is found at once, and not after an hour; what is damaged in the others, when they are loaded
-    contents = [read_folder(folder, verify=False if place else None) for place, folder in enumerate(folders)]
+    contents = [read_model(folder, verify=False if place else None) for place, folder in enumerate(folders)]
     is_pairs = _is_pairs(files, options)
     tasks = {
         REPLIES if is_pairs and content.config.get("template") else task_of(content.kind) for content in contents

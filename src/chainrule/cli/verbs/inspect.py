@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,10 +33,11 @@ if TYPE_CHECKING:
 @opt.json
 def inspect(folder: str, prompt: str | None, heal: bool, top: int, counts: bool, as_json: bool) -> None:
     """Show what is in the model folder DIR, and verify every checksum."""
-    from chainrule.folder import megabytes, read_folder
+    from chainrule.contract.kinds import read_model
+    from chainrule.folder import megabytes
 
-    content = read_folder(folder, verify=True)
-    found = "every checksum is right"
+    content = read_model(folder, verify=True)
+    found = "every checksum is right" if Path(folder).is_dir() else "a file, which has no checksums"
     if not content.is_signed:
         found += ", but the manifest of this earlier version has none of its own"
     lm = cr.load(folder, verify=False, tasks=None if prompt is None and not counts else ["language"])
