@@ -134,7 +134,7 @@ def test_scores_are_columns(run: Run, model: Path, held_out: Path) -> None:
 def test_tokens_are_shown_a_line_each_with_a_gap_between_lines(run: Run, model: Path, held_out: Path) -> None:
     names, _, found = run("score", model, held_out, "--per-token").out.partition("\n")
     *lines, rest = found.split("\n\n")
-    assert (names, rest) == ("ln_p\ttoken", "")
+    assert (names, rest) == ("ln_p\ttoken\tngram", "")
     shown = [[row.split("\t")[1] for row in line.splitlines()] for line in lines]
     assert shown == [
         ["i", "love", "mice", "</s>"],
@@ -149,7 +149,7 @@ def test_a_token_that_is_a_control_character_stays_on_its_line(run: Run, tmp_pat
     text.write_bytes(b"a\tb\x1bc\n")
     assert run("train", "ngram", text, "--tokenizer", "char", "--out", tmp_path / "m").code == 0
     lines = run("score", tmp_path / "m", text, "--per-token").out.splitlines()
-    assert [line.split("\t", 1)[1] for line in lines[1:6]] == ["a", r"\t", "b", r"\u001b", "c"]
+    assert [line.split("\t")[1] for line in lines[1:6]] == ["a", r"\t", "b", r"\u001b", "c"]
 
 
 def test_a_line_can_look_like_what_infinity_was_spelled_with(run: Run, model: Path, tmp_path: Path) -> None:
@@ -273,3 +273,45 @@ def test_a_name_of_a_file_is_no_text(fails: Fails, model: Path) -> None:
     for verb in ("evaluate", "score"):
         assert "my test.txt: no such file" in fails(verb, model, "my test.txt")
     assert "a text of a single word is read from standard input" in fails("score", model, "hello")
+
+
+def test_several_texts_are_rows_of_one_table(
+    run: Run, model: Path, mle_model: Path, corpus: Path, toy: Path
+) -> None:
+    found = run("evaluate", model, corpus, toy, "i love mice", "--json").json
+    assert [one["text"] for one in found] == [str(corpus), str(toy), "i love mice"]
+    alone = run("evaluate", model, toy, "--json").json
+    assert found[1]["perplexity"] == alone["perplexity"] > found[0]["perplexity"]  # unlike the training text
+    shown = run("evaluate", model, corpus, toy).out
+    assert [line.split()[0] for line in shown.splitlines()[2:4]] == [str(corpus), str(toy)]
+    assert f"{mle_model} on {toy}" in run("evaluate", model, mle_model, corpus, toy).out
+
+
+def test_hits_say_how_long_the_known_ngrams_are(run: Run, mle_model: Path, toy: Path, mice: Path) -> None:
+    assert run("evaluate", mle_model, toy, "--json").json["hits"] == [0.0, 0.0, 1.0]
+    # i love mice </s>: <s> <s> i, <s> i love, mice, mice </s>
+    assert run("evaluate", mle_model, mice, "--json").json["hits"] == [0.25, 0.25, 0.5]
+    shown = run("evaluate", mle_model, mice).out
+    assert "n-gram hits" in shown and [line.split()[1:] for line in shown.splitlines() if "50.0%" in line] == [
+        ["25.0%", "25.0%", "50.0%"]
+    ]
+
+
+def test_a_token_after_an_unseen_context_shows_its_shorter_ngram(run: Run, mle_model: Path) -> None:
+    """The lecture's p(</s> | love mice) is 0/0: the model takes p(</s> | mice) = 1."""
+    ran = run("score", mle_model, "i love mice", "--per-token")
+    assert [line.split("\t") for line in ran.out.splitlines()[1:5]] == [
+        ["-0.405465", "i", "3"],
+        ["0.000000", "love", "3"],
+        ["-inf", "mice", "1"],
+        ["0.000000", "</s>", "2"],
+    ]
+    assert "4 tokens (</s> is one, <s> is none): ln p = -inf, p = 0" in ran.err
+
+
+def test_a_product_too_small_for_a_float_is_said(run: Run, model: Path, tmp_path: Path) -> None:
+    assert "p = 0.0" in (said := run("score", model, "i love cats", "--per-token").err) and "float" not in said
+    long = tmp_path / "long.txt"
+    long.write_text("i love mice\n" * 400)
+    said = run("score", model, long, "--per-token").err
+    assert "1,600 tokens" in said and "as a float p is 0.0, too small to hold" in said

@@ -12,7 +12,7 @@ import pytest
 import chainrule as cr
 from chainrule.contract import kinds
 
-from .running import Run
+from .running import Fails, Run
 
 
 def test_json_describes_the_folder(run: Run, model: Path) -> None:
@@ -174,3 +174,33 @@ def test_counts_are_for_ngram_models(run: Run, tmp_path: Path) -> None:
     ran = run("inspect", tmp_path / "m", "--counts")
     assert ran.code == 2
     assert "--counts is for models of the kind ngram, not anygram; chainrule train ngram --set" in ran.err
+
+
+def test_the_table_of_all_contexts(run: Run, fails: Fails, tmp_path: Path, toy: Path) -> None:
+    lm = cr.train("ngram", toy, order=3, smoothing="mle", counts=True, tokenizer="word")
+    lm.save(tmp_path / "m")
+    rows = run("inspect", tmp_path / "m", "--table", "--json").json
+    (row,) = (row for row in rows if row["context"] == ["i", "love"] and row["token"] == "cats")
+    assert (row["count"], row["total"], row["probability"]) == (1, 2, pytest.approx(0.5))
+    shown = run("inspect", tmp_path / "m", "--table").out.splitlines()
+    assert shown[0].split() == ["context", "next", "count", "sum", "p"]
+    assert shown[2].split() == ["<s>", "<s>", "i", "2", "3", "0.6667"] and len(shown) == 2 + len(rows)
+    short = run("inspect", tmp_path / "m", "--table", "--first", 3).out.splitlines()
+    assert len(short) == 6 and short[-1] == "the first 3 rows; --first N shows more, --json all"
+    cr.train("anygram", toy, tokenizer="word").save(tmp_path / "any")
+    assert "--table is for models that are tables of contexts" in fails("inspect", tmp_path / "any", "--table")
+
+
+def test_a_table_of_probabilities_is_a_model_in_one_file(run: Run, tmp_path: Path) -> None:
+    table = tmp_path / "table.json"
+    table.write_text('{"unseen": "uniform", "for all the": {"fish": 0.7, "love": 0.04, "fun": "1/100"}}')
+    described = run("inspect", table, "--json").json
+    assert (described["kind"], described["metrics"]["left for <unk>"]) == ("table", {"for all the": 0.25})
+    assert "a file, which has no checksums" in " ".join(run("inspect", table).out.split())
+    first, second, *_ = run("inspect", table, "--prompt", "for all the ", "--json").json["next"]
+    assert (first["token"], first["probability"], second["token"]) == ("fish", pytest.approx(0.7), "<unk>")
+    shown = [line.split() for line in run("inspect", table, "--table").out.splitlines()]
+    assert ["for", "all", "the", "fish", "0.7000"] in shown
+    assert run("evaluate", table, "for all the fish", "--json").json["tokens"] == 5
+    assert run("generate", table, "--prompt", "for all the", "--max-tokens", 1, "--seed", 1).code == 0
+    assert run("score", table, "for all the fish", "--per-token").out.splitlines()[0] == "ln_p\ttoken"

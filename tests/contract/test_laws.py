@@ -80,8 +80,8 @@ def test_law(place: int, law: str) -> None:
 
 
 OFFERED = {
-    "ngram": "best_tokens draft match_lengths next_probs predictions prepare score_sequences score_text "
-    "search write",
+    "ngram": "best_tokens context_rows draft match_lengths next_probs ngram_lengths predictions prepare "
+    "score_sequences score_text search write",
     "anygram": "best_tokens draft write",
     "lstm": "as_torch features next_logits predictions read",
     "transformer": "as_torch features next_logits predictions read_ahead",

@@ -140,3 +140,42 @@ def test_frames() -> None:
     assert table.to_frame().loc["love", "cats"] == pytest.approx(2 / 3)
     with pytest.raises(ValueError, match="counts=true"):
         trained(counts=False).bigrams("i love").to_frame(counts=True)
+
+
+def test_the_table_of_all_contexts() -> None:
+    """Context, next word, count, sum and p, with <s> <s>, as the lecture asks for."""
+    rows = {(*row.context, row.token): row[2:] for row in trained().context_rows()}
+    assert rows == {
+        ("<s>", "<s>", "i"): (3, 4, pytest.approx(0.75)),
+        ("<s>", "<s>", "cats"): (1, 4, pytest.approx(0.25)),
+        ("<s>", "i", "love"): (3, 3, 1.0),
+        ("<s>", "cats", "chase"): (1, 1, 1.0),
+        ("i", "love", "cats"): (2, 3, pytest.approx(2 / 3)),
+        ("i", "love", "dogs"): (1, 3, pytest.approx(1 / 3)),
+        ("cats", "chase", "mice"): (1, 1, 1.0),
+        ("chase", "mice", "</s>"): (1, 1, 1.0),
+        ("love", "cats", "</s>"): (2, 2, 1.0),
+        ("love", "dogs", "</s>"): (1, 1, 1.0),
+    }
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 5])
+def test_rows_of_every_order_are_the_model_s_probabilities(order: int) -> None:
+    lm = trained(order=order, smoothing="witten-bell")
+    rows = list(lm.context_rows())
+    assert sum(row.count or 0 for row in rows) == 16  # each token of the text is in one row
+    for row in rows:
+        assert len(row.context) == order - 1
+        found = lm.ngrams([word for i, word in enumerate(row.context) if row.context[i + 1 : i + 2] != ("<s>",)])
+        (place,) = (i for i, token in enumerate(found.tokens) if token == row.token)
+        assert row.probability == pytest.approx(found.probability[place], rel=1e-6)
+        assert found.counts is not None and row.total == found.counts.sum()
+    without = next(iter(trained(order=order, counts=False).context_rows()))
+    assert (without.count, without.total) == (None, None)
+
+
+def test_lengths_of_the_longest_known_ngrams() -> None:
+    lm = trained(order=3)
+    ids = np.concatenate([lm.sequences(text)[0] for text in ("i love mice", "dogs love zebras")]).astype(np.int64)
+    # <s> <s> i, <s> i love, mice, mice </s>; dogs, love, <unk>, </s>
+    assert lm.ngram_lengths(ids, *lm.bounds(ids)).tolist() == [3, 3, 1, 2, 1, 1, 1, 1]

@@ -25,6 +25,8 @@ Other methods have no plain way; only some models can do what they do.
     best_tokens       a table of contexts and the token that follows each most often, for drafts on another device
     features          the vector from which the next token is predicted, [B, D]; and `read_features`
     match_lengths     how many of the last tokens are a known context
+    context_rows      the table of all contexts, with p of each token seen after them
+    ngram_lengths     how long the longest known n-gram is that ends in each token
     next_logits       the numbers that ln p is made of: ln p(x) = z_x - ln Σ e^z
     as_torch          the network as a model of torch, whose weights can learn
 """
@@ -154,6 +156,28 @@ class Offers(FastPaths, Protocol):
 
     def match_lengths(self, state: Any, ids_BT: Array) -> np.ndarray:
         """Return how many tokens before each of the ids, and after the last, are a known context: [B, T+1]."""
+
+    def context_rows(self) -> Iterator[ContextRow]:
+        """Return a row for each token after each context; <s> fills up a context at the start of a text."""
+
+    def ngram_lengths(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """Return the length of the longest known n-gram that ends in each id.
+
+        A sequence begins at each start and ends at its end. <s> fills up what is missing before its start.
+        """
+
+
+class ContextRow(NamedTuple):
+    """A line of a table of all contexts, as a lecture prints it: context, next token, count, sum and p."""
+
+    context: tuple[str, ...]
+    token: str
+    count: int | None
+    """c(h w); None if the model does not keep counts."""
+    total: int | None
+    """c(h), the sum of the counts after the context."""
+    probability: float
+    """p(w | h)"""
 
 
 class Choose(Protocol):

@@ -343,7 +343,8 @@ def load(
 ) -> Any:
     """Load the model of a folder on a device and in a precision; raise ModelError for other `tasks`.
 
-    A .json file is a model too: a table of probabilities (`Table`). The folder decides the class: a `LanguageModel`, or another `Model`, such as a tagger.
+    The folder decides the class: a `LanguageModel`, or another `Model`, such as a tagger. A .json file is a model
+    too: a table of probabilities (`chainrule.Table`).
 
     >>> import tempfile, chainrule as cr
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -363,10 +364,15 @@ def load(
 def read_model(path: str | Path, *, verify: bool | None = None) -> ModelFolder:
     """Read a model folder, or a file that is a model by itself, as if it were a folder."""
     path = Path(path)
-    if path.suffix in _FILES and path.is_file():
+    if is_model_file(path):
         model: Model = import_object(_FILES[path.suffix])(path)
         return replace(model.content(), path=path)
     return read_folder(path, verify=verify)
+
+
+def is_model_file(path: str | Path) -> bool:
+    """Return True if a file is a model by itself, by the ending of its name."""
+    return Path(path).suffix in _FILES and Path(path).is_file()
 
 
 def is_for_accelerators(kind: Kind, settings: Mapping[str, Any]) -> bool:

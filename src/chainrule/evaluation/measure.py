@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from chainrule.arrays import TOKENS_AT_ONCE, checked, to_numpy
-from chainrule.contract.lm import LanguageModel, State, read, score_in_pieces, tokens_at_once
+from chainrule.contract.lm import LanguageModel, State, offered, read, score_in_pieces, tokens_at_once
 from chainrule.errors import ModelError
 from chainrule.evaluation.metrics import bits_per_byte, perplexity_of
 from chainrule.evaluation.replies import RepliesMeasured, evaluate_replies
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 SCORES = "(…) computed from scores, not from probabilities: it does not compare with the others"
 LOWER_BOUND = "* a lower bound: white space, and the spelling of unknown tokens, are not counted"
+_MOST_HITS = 1_000_000  # tokens whose n-grams are looked up
 _WORTH_SAYING = 0.02  # a share of trained text in a test text
 
 
@@ -76,6 +77,12 @@ class Measured:
 
     trained_on: float | None = None
     """The share of the text's long lines that the model was trained on, by a sample; None if it is not known."""
+
+    hits: list[float] | None = None
+    """The shares of tokens whose longest known n-gram has 1, 2, ... tokens; None if the model has no n-grams.
+
+    Of a long text they are those of its first million tokens.
+    """
 
     @property
     def is_lower_bound(self) -> bool:
@@ -165,7 +172,8 @@ def evaluate(
     with scratch_folder() as folder:
         as_text = lm.context == "stream"
         encoded = encode_corpus(as_corpus(text), lm.tokenizer, folder / "text.ids", progress, as_text=as_text)
-        return measure(lm, encoded, dynamic=dynamic, progress=progress)
+        measured = measure(lm, encoded, dynamic=dynamic, progress=progress)
+        return replace(measured, hits=_hits(lm, encoded.ids))
 
 
 def measure(
@@ -213,6 +221,19 @@ def measure(
         perplexity_without_end=None if encoded.ends else _without_end(lm, encoded, nats, impossible, last),
         trained_on=None if encoded.sketch is None else shared(encoded.sketch, sketches_in(lm.provenance)),
     )
+
+
+def _hits(lm: LanguageModel, ids: np.ndarray) -> list[float] | None:
+    """Return the share of tokens by the length of the longest known n-gram; None if the model has no n-grams."""
+    if (lengths_of := offered(lm, "ngram_lengths")) is None:
+        return None
+    some = np.asarray(ids[:_MOST_HITS], dtype=np.int64)
+    starts, ends = lm.bounds(some)
+    if not len(ends):  # a piece of one long line
+        starts, ends = np.zeros(1, np.int64), np.asarray([len(some)])
+    lengths = lengths_of(some[: ends[-1]], starts, ends)
+    shares: list[float] = (np.bincount(lengths, minlength=lm.settings.order + 1)[1:] / len(lengths)).tolist()
+    return shares
 
 
 def _without_end(lm: LanguageModel, encoded: Encoded, nats: float, impossible: int, last: float) -> float | None:

@@ -11,11 +11,19 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from chainrule.arrays import PAD, Array, check_ids, to_numpy
-from chainrule.contract.capabilities import BestTokens, Capabilities, Choose, Costs, Found, SearchRules
+from chainrule.contract.capabilities import BestTokens, Capabilities, Choose, ContextRow, Costs, Found, SearchRules
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.store.automaton import Automaton
-from chainrule.ngram.tables import Bigrams, Continuations, bigrams, continuations, ids_of
+from chainrule.ngram.tables import (
+    Bigrams,
+    Continuations,
+    bigrams,
+    context_rows,
+    continuations,
+    ids_of,
+    ngram_lengths,
+)
 from chainrule.system.parallel import Patience, at_once, cores, worth_a_kernel
 from chainrule.tokens.base import Tokenizer, cut_lines, line_bounds
 
@@ -28,7 +36,7 @@ _NANOSECONDS = 1 << 22  # to sample one token without kernels
 _WIDEST = 256  # beams; the next tokens of more are found faster in all probabilities
 _NANOSECONDS_TO_LAY_OUT = 1024  # to score a token by NumPy: scoring is what loads the kernels
 _AT_ONCE = 1 << 23  # log-probabilities of `predictions`, 64 MB
-_OFFERS = frozenset({"match_lengths", "predictions"})
+_OFFERS = frozenset({"context_rows", "match_lengths", "ngram_lengths", "predictions"})
 _OFFERS_ON_CPU = frozenset({"draft", "best_tokens", "prepare", "score_sequences", "search", "write"})
 
 
@@ -103,6 +111,15 @@ class NgramModel(LanguageModel):
         text does not begin with <s>. Only its last tokens count, as many as the model's contexts have.
         """
         return continuations(self._on_host(), self.tokenizer, ids_of(self.tokenizer, context))
+
+    def context_rows(self) -> Iterator[ContextRow]:
+        """Yield the table of all contexts: each token that was seen after them, its count, their sum, and p."""
+        return context_rows(self._on_host(), self.tokenizer)
+
+    def ngram_lengths(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """Return the length of the longest n-gram of the model that ends in each id."""
+        check_ids(ids[None], self.tokenizer.vocab_size)
+        return ngram_lengths(self._on_host(), ids, starts, ends, self.tokenizer.bos)
 
     def bigrams(self, words: str | Sequence[str] | None = None, *, most: int = 10, ends: bool = False) -> Bigrams:
         """Return how often, and how probably, each of these words follows each other: the tables of a lecture.

@@ -1,14 +1,14 @@
 """`Table`: a language model that is a table of probabilities, such as a lecture shows.
 
-A row of the table has a context, which is the words before, and the probability of each next word. What a row leaves
-of 1 is the probability of <unk>: all words that the row does not list together. A text is predicted by the row of
-the longest context in which it ends so far. The context "" has the row for all that have none of their own.
+A row of the table has a context, which is the words before, and the probability of each next word. What a row
+leaves of 1 is the probability of <unk>: all words together that the row does not list. A text is predicted by the
+row of the longest context in which it ends so far. The context "" has the row for all that have none of their own.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, NoReturn
 import numpy as np
 
 from chainrule.arrays import PAD, Array, check_ids, to_numpy
-from chainrule.contract.capabilities import Capabilities, Costs
+from chainrule.contract.capabilities import Capabilities, ContextRow, Costs
 from chainrule.contract.kinds import Kind
 from chainrule.contract.lm import LanguageModel, State, check_rows, expect_state
 from chainrule.errors import DamagedFileError, ForeignFileError, ModelError, SettingsError, TokenizerError
@@ -160,7 +160,15 @@ class Table(LanguageModel):
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(costs=Costs(bulk=1e-5, token=1e-5, distribution=1e-5))
+        return Capabilities(frozenset({"context_rows"}), Costs(bulk=1e-5, token=1e-5, distribution=1e-5))
+
+    def context_rows(self) -> Iterator[ContextRow]:
+        """Yield the table, without what is impossible."""
+        spelled = self.tokenizer.token
+        for context, p_V in zip(self.contexts_RN, self.p_RV, strict=True):
+            before = tuple(spelled(word) for word in context.tolist() if word != PAD)
+            for word in sorted(np.flatnonzero(p_V).tolist(), key=lambda word: -p_V[word]):
+                yield ContextRow(before, spelled(word), None, None, float(p_V[word]))
 
     def _after(self, words: Sequence[int]) -> np.ndarray:
         """Return ln p of every token after the words: the row of the longest context in which they end."""

@@ -7,14 +7,16 @@ trained with counts=true. Logarithms are to the base 10 here, as in ARPA files.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from chainrule.contract.capabilities import ContextRow
 from chainrule.errors import TokenizerError
+from chainrule.ngram.segments import segment_sums
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.values import Values
 from chainrule.system.disk.tables import frame
@@ -28,6 +30,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _LN_10 = math.log(10)
+_CONTEXTS_AT_ONCE = 4096
 
 MOST_ROWS = 20
 """The continuations that a notebook shows, at most."""
@@ -156,6 +159,63 @@ def continuations(automaton: Automaton, tokenizer: Tokenizer, context: Sequence[
             np.full(len(nodes), np.nan) if is_longest else _values(automaton.log_backoff, nodes, n) / _LN_10
         ),
     )
+
+
+def context_rows(automaton: Automaton, tokenizer: Tokenizer) -> Iterator[ContextRow]:
+    """Yield every n-gram after a context that cannot be longer, as a row; those at the start of a line come first.
+
+    Such a context has N-1 words, or begins with <s>, which is repeated to fill up N-1 words, as lectures do.
+    """
+    trie, spelled = automaton.trie, tokenizer.token
+    for n, first, last in _full_contexts(automaton, tokenizer.bos):
+        for context in range(first, last, _CONTEXTS_AT_ONCE):
+            contexts = np.arange(context, min(context + _CONTEXTS_AT_ONCE, last))
+            begin, end = trie.children(contexts, n)
+            nodes = np.arange(int(begin[0]), int(end[-1]))
+            if not len(nodes):
+                continue
+            words = automaton.words[trie.ngrams(int(nodes[0]), int(nodes[-1]) + 1, n + 1)].tolist()
+            p = np.exp(_values(automaton.log_prob, nodes, n)).tolist()
+            counts = totals = [None] * len(nodes)
+            if automaton.counts is not None:
+                of_each = automaton.counts[nodes - 1].astype(np.int64)
+                sums = segment_sums(of_each, np.append(begin, end[-1]) - begin[0]).astype(np.int64)
+                counts, totals = of_each.tolist(), np.repeat(sums, end - begin).tolist()
+            for (*before, word), count, total, probability in zip(words, counts, totals, p, strict=True):
+                if word != tokenizer.bos:  # it is never predicted
+                    start = [spelled(tokenizer.bos)] * (trie.order - 1 - n)
+                    yield ContextRow((*start, *map(spelled, before)), spelled(word), count, total, probability)
+
+
+def _full_contexts(automaton: Automaton, bos: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the lengths of contexts that cannot be longer, each with its first node, and one past its last."""
+    trie = automaton.trie
+    if trie.order == 1:
+        yield 0, 0, 1
+        return
+    first = node_of(automaton, [bos])
+    last = first + 1
+    for n in range(1, trie.order - 1):  # the contexts that begin with <s> are neighbours
+        yield n, first, last
+        begin, end = trie.children(np.asarray([first, last - 1]), n)
+        first, last = int(begin[0]), int(end[1])
+    yield trie.order - 1, *map(int, trie.first_of_length[trie.order - 1 : trie.order + 1])
+
+
+def ngram_lengths(automaton: Automaton, ids: Ints, starts: Ints, ends: Ints, bos: int) -> Ints:
+    """Return the length of the longest n-gram of an automaton in NumPy that ends in each id of sequences.
+
+    One that reaches back to the start of its sequence has the full length N, since <s> fills it up.
+    """
+    places = np.arange(len(ids)) + np.repeat(np.arange(1, len(starts) + 1), ends - starts)
+    text = np.full(len(ids) + len(starts), bos, dtype=np.int64)  # each sequence after its <s>
+    text[places] = ids
+    lengths = np.zeros(len(ids), dtype=np.int64)
+    for n, nodes in enumerate(automaton.matches(automaton.codes[text]), start=1):
+        lengths[nodes[places] > 0] = n
+    since_start = np.arange(len(ids)) - np.repeat(starts, ends - starts) + 2  # words, with <s> and the token itself
+    lengths[lengths == since_start] = automaton.trie.order
+    return lengths
 
 
 def bigrams(automaton: Automaton, tokenizer: Tokenizer, ids: Sequence[int]) -> Bigrams:

@@ -41,6 +41,11 @@ def show_language(screen: Console, results: Results[Measured]) -> None:
         if m.impossible:
             share = m.impossible / m.tokens
             say(screen, f"{folder}: {share:.1%} of the tokens have probability 0, so the perplexity is infinite")
+    known = [(name, m.hits) for name, (_, m) in zip(names, results, strict=True) if m.hits is not None]
+    if hits := [[name, *(f"{share:.1%}" for share in shares)] for name, shares in known]:
+        screen.print()
+        say(screen, "n-gram hits: the share of tokens by the length of the longest n-gram that the model knows")
+        print_table(screen, ["model", *map(str, range(1, max(map(len, hits))))], hits)
     measured = [m for _, m in results]
     show(screen, [*caveats(measured), *missing_ends(measured)])
 

@@ -25,7 +25,7 @@ _FOR_OTHERS = {
 
 
 @click.command()
-@click.argument("folders_and_text", nargs=-1, metavar="DIR... [TEXT]", type=click.Path())
+@click.argument("folders_and_text", nargs=-1, metavar="DIR... [TEXT...]", type=click.Path())
 @opt.option("--source FILE", "Translation: the sources, a line for each.")
 @opt.option("--target FILE", "Translation: their targets, a line for each.")
 @opt.option("--beams B", "Translation: hypotheses. [default: 5]", type=int)
@@ -41,10 +41,12 @@ def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -
 
     Perplexity and cross-entropy (in nats and bits) are per token, so they compare models of the same tokenizer.
     Bits per byte compare any that spell out the whole text; word tokens do not, and are marked. TEXT is a file, a
-    folder, a pattern in quotes, a text of several words itself, or - for standard input.
+    folder, a pattern in quotes, a text of several words itself, or - for standard input. Several TEXTs, of which
+    all but the last are files or texts themselves, are measured one by one, in one table. Of an n-gram model, the
+    n-gram hits say how many tokens it predicts with each length of n-gram.
 
-    With --json: one object, or a list for several folders, with perplexity, nats, bits, bits_per_byte, tokens, oov.
-    A model that gives some token probability 0 has infinite perplexity; JSON has 1e999 then.
+    With --json: one object, or a list for several folders or texts, with perplexity, nats, bits, bits_per_byte,
+    tokens, oov. A model that gives some token probability 0 has infinite perplexity; JSON has 1e999 then.
 
     With --dynamic, each token is scored before networks learn from it: the figures are those of a model that adapts
     to the text as it reads, and the models in DIR... stay as they are.
@@ -68,6 +70,7 @@ def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -
     \b
     chainrule evaluate model held-out.txt
     chainrule evaluate model "to be or not to be"
+    chainrule evaluate model news.txt plays.txt
     chainrule evaluate model --source test.en --target test.de --plot lengths.svg
     """
     from chainrule.contract.kinds import check_task, read_model, task_of
@@ -82,7 +85,8 @@ def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -
     tasks = {
         REPLIES if is_pairs and content.config.get("template") else task_of(content.kind) for content in contents
     }
-    if len(files) > 1:
+    is_two_sided = options["source"] is not None
+    if is_two_sided:
         for content in contents:
             if REPLIES not in tasks:
                 check_task(content, [task.name for task in tasks if task.has_sources])
@@ -91,29 +95,42 @@ def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -
         raise click.UsageError(f"models of several tasks are not measured together: {names}")
     (task,) = tasks
     how = _arguments(task, options)
-    if task.has_sources and len(files) == 1 and not options["fields"] and not task.fields:
+    if task.has_sources and not is_two_sided and not options["fields"] and not task.fields:
         raise click.UsageError(
             f"a model that translates is measured on pairs: --source FILE --target FILE, or {files[0]} with a "
             "--field for each side"
         )
-    if len(files) == 1 and is_text(files[0]) and not task.has_sources:
-        examples = import_object(task.examples)(cr.Corpus.from_text(files[0]))
-    else:
-        (examples,) = open_examples(options, task, files)
+    texts = {file: _open(options, task, [file]) for file in files}
+    if is_two_sided:
+        texts = {"": _open(options, task, files)}
     measure, progress = import_object(task.evaluate), terminal_progress()
     loaded_as = "language" if task is REPLIES else task.name
-    # one after the other: memory need not hold all models at once
-    results = [
-        (folder, measure(opt.load_model(folder, options, loaded_as), examples, progress=progress, **how))
-        for folder in folders
-    ]
+    results: list[tuple[str, str, Any]] = []
+    for folder in folders:  # one after the other: memory need not hold all models at once
+        model = opt.load_model(folder, options, loaded_as)
+        results += [(folder, text, measure(model, one, progress=progress, **how)) for text, one in texts.items()]
+    by_folder = [(folder, measured) for folder, _, measured in results]
     if options["plot"] is not None and task.plot is not None:
         with replaced_file(Path(options["plot"])) as file:
-            file.write(import_object(task.plot)(results).encode())
-    if as_json:
-        output.print_measured(results)
+            file.write(import_object(task.plot)(by_folder).encode())
+    if as_json and len(texts) == 1:
+        output.print_measured(by_folder)
+    elif as_json:
+        output.print_json([{"folder": folder, "text": text, **one.to_json()} for folder, text, one in results])
+    elif len(texts) == 1:
+        import_object(task.show)(output.console(), by_folder)
     else:
-        import_object(task.show)(output.console(), results)
+        on = [(text if len(folders) == 1 else f"{folder} on {text}", one) for folder, text, one in results]
+        import_object(task.show)(output.console(), on)
+
+
+def _open(options: dict[str, Any], task: Task, files: list[str]) -> Any:
+    """Open the examples of a task: a text, or files of sources and targets."""
+    from chainrule.system.plugins import import_object
+
+    if len(files) == 1 and is_text(files[0]) and not task.has_sources:
+        return import_object(task.examples)(cr.Corpus.from_text(files[0]))
+    return open_examples(options, task, files)[0]
 
 
 def _named(given: tuple[str, ...], options: dict[str, Any]) -> tuple[list[str], list[str]]:
@@ -123,10 +140,21 @@ def _named(given: tuple[str, ...], options: dict[str, Any]) -> tuple[list[str], 
         raise click.UsageError("--source and --target go together: a file of sources, and one of their targets")
     folders = list(given)
     if not files:
-        folders, files = folders[:-1], folders[-1:]
+        last = len(folders) - 1
+        while last > 1 and _is_text_file(folders[last - 1]):
+            last -= 1
+        folders, files = folders[:last], folders[last:]
     if not folders:
         raise click.UsageError("name one or more model folders, and then the text, or --source and --target")
     return _without_runs(folders), files
+
+
+def _is_text_file(name: str) -> bool:
+    """Return True if an argument that is not the last is a text, and no model."""
+    from chainrule.contract.kinds import is_model_file
+    from chainrule.text.builtin import BUILTIN
+
+    return is_text(name) or name in BUILTIN or (Path(name).is_file() and not is_model_file(name))
 
 
 def _is_pairs(files: list[str], options: dict[str, Any]) -> bool:
@@ -134,7 +162,7 @@ def _is_pairs(files: list[str], options: dict[str, Any]) -> bool:
     from chainrule.text.files import form_of
     from chainrule.text.hub import is_dataset
 
-    if len(files) > 1:
+    if options["source"] is not None:
         return True
     names = [name for given in options["fields"] for name in given.split(",")]
     return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +31,22 @@ if TYPE_CHECKING:
     "Show the n-grams that begin with the prompt, with counts if the model keeps them (train with --set "
     "counts=true), and tables of its words against each other.",
 )
+@opt.option(
+    "--table",
+    "Show all contexts of an n-gram model or a table: context, next token, count, sum of the counts, and p; counts "
+    "only if the model keeps them (train with --set counts=true).",
+)
+@opt.option("--first N", "With --table: so many rows; --json has all.", type=click.IntRange(1), default=40)
 @opt.json
-def inspect(folder: str, prompt: str | None, heal: bool, top: int, counts: bool, as_json: bool) -> None:
+def inspect(folder: str, prompt: str | None, heal: bool, table: bool, first: int, **options: Any) -> None:
     """Show what is in the model folder DIR, and verify every checksum."""
     from chainrule.contract.kinds import read_model
     from chainrule.folder import megabytes
 
+    top, counts, as_json = options["top"], options["counts"], options["as_json"]
+    if table:
+        _show_table(cr.load(folder, tasks=["language"]), first, as_json)
+        return
     content = read_model(folder, verify=True)
     found = "every checksum is right" if Path(folder).is_dir() else "a file, which has no checksums"
     if not content.is_signed:
@@ -67,6 +78,30 @@ def inspect(folder: str, prompt: str | None, heal: bool, top: int, counts: bool,
         print_json(described)
     else:
         _print(f"{folder}: {found}", described)
+
+
+def _show_table(lm: cr.LanguageModel, first: int, as_json: bool) -> None:
+    """Print all contexts of a model, as a lecture's table does."""
+    from chainrule.contract.lm import ask
+
+    rows = ask(lm, "context_rows")
+    if rows is None:
+        raise ModelError(f"--table is for models that are tables of contexts, such as n-grams, not for {lm.kind}")
+    if as_json:
+        print_json([row._asdict() for row in rows])
+        return
+    some = list(islice(rows, first + 1))
+    if len(some) <= first:
+        some.sort(key=lambda row: (row.context, -row.probability))
+    has_counts = bool(some) and some[0].count is not None
+    cells = [
+        [" ".join(row.context), row.token, *(map(cell, row[2:4]) if has_counts else ()), number(row.probability, 4)]
+        for row in some[:first]
+    ]
+    screen, counted = console(), ["count", "sum"] if has_counts else []
+    print_table(screen, ["context", "next", *counted, "p"], cells, left=[1])
+    if len(some) > first:
+        say(screen, f"the first {first:,} rows; --first N shows more, --json all")
 
 
 def _next(lm: cr.LanguageModel, prompt: str, top: int, heal: bool) -> list[dict[str, Any]]:

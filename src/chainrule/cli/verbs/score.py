@@ -6,6 +6,7 @@ import csv
 import heapq
 import io
 import json
+import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
@@ -59,7 +60,8 @@ def score(folder: str, text: str, **options: Any) -> None:
     On a terminal that is a table, with the text cut to fit. Elsewhere the columns are separated by tabs, the first
     line has their names, a line end in the text is written \\n, and what is impossible is inf. With --json: an
     object per line.
-    With --per-token: ln p and the token, with an empty line after each record.
+    With --per-token: ln p and the token, with an empty line after each record. Of an n-gram model also the length
+    of the n-gram that gave ln p: it is shorter than the model's order where the longer one was never seen.
 
     Of a masked model: pseudo-log-likelihoods, each token predicted from those on both sides, in nats.
 
@@ -113,14 +115,34 @@ def _print_records(
 ) -> None:
     every = iter(records)
     first = list(islice(every, 1))
-    records = chain(first, every)
+    records, sums = chain(first, every), [0.0, 0]
+    if options["per_token"] and lm.normalised:
+        records = _added_up(records, sums)
     if sys.stdout.isatty() and not (options["as_json"] or options["as_csv"] or options["per_token"]):
         _print_table(records, normalised=lm.normalised)
     else:
         _print_lines(lm, records, _SURPRISAL, options)
     if not first:
         terminal_progress().note(f"{corpus.name} is empty")
+    elif sums[1] and not options["as_json"]:
+        terminal_progress().note(_product(sums[0], int(sums[1])))
     corpus.note_losses(terminal_progress())
+
+
+def _added_up(records: Iterable[ScoredRecord], sums: list[float]) -> Iterator[ScoredRecord]:
+    """Pass records on, and add up ln p and the number of tokens in `sums`."""
+    for record in records:
+        sums[0] += record.log_prob
+        sums[1] += len(record.ids)
+        yield record
+
+
+def _product(log_prob: float, tokens: int) -> str:
+    """Say what the product of the probabilities is, and where a float cannot hold it."""
+    said = f"{tokens:,} tokens (</s> is one, <s> is none): ln p = {log_prob:,.6g}"
+    if log_prob == -math.inf or (p := math.exp(log_prob)) > 0:
+        return f"{said}, p = {0 if log_prob == -math.inf else p:.6g}"
+    return f"{said}; as a float p is 0.0, too small to hold, which is why logarithms are added"
 
 
 def _print_lines(model: Any, records: Iterable[Any], figures: tuple[str, ...], options: dict[str, Any]) -> None:
@@ -139,14 +161,16 @@ def _lines(model: Any, records: Iterable[Any], figures: tuple[str, ...], options
     if options["as_csv"]:
         yield _csv_row(names)
     elif not options["as_json"]:
-        yield ("ln_p\ttoken" if per_token else "\t".join(names)) + "\n"
+        columns = ["ln_p", "token", *(["ngram"] if _lengths_of(model) else [])] if per_token else names
+        yield "\t".join(columns) + "\n"
     for record in records:
         if options["as_json"]:
             tokens = {"per_token": [*_tokens(model, record)]} if per_token else {}
             yield to_json(_described(record, figures) | tokens) + "\n"
         elif per_token:
             for token in _tokens(model, record):
-                yield f"{token['log_prob']:.6f}\t{_shown(token['token'])}\n"
+                length = f"\t{token['ngram']}" if "ngram" in token else ""
+                yield f"{token['log_prob']:.6f}\t{_shown(token['token'])}{length}\n"
             yield "\n"
         elif options["as_csv"]:
             yield _csv_row(_columns(record, figures))
@@ -168,8 +192,22 @@ def _described(record: Any, figures: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _tokens(model: Any, record: Any) -> Iterator[dict[str, Any]]:
-    for token, log_prob in zip(record.ids, record.log_probs, strict=True):
-        yield {"token": model.tokenizer.token(token), "id": token, "log_prob": log_prob}
+    import numpy as np
+
+    lengths: list[Any] = [None] * len(record.ids)
+    if (lengths_of := _lengths_of(model)) is not None:
+        ids = np.asarray(record.ids, dtype=np.int64)
+        lengths = lengths_of(ids, *model.bounds(ids)).tolist()
+    for token, log_prob, length in zip(record.ids, record.log_probs, lengths, strict=True):
+        found = {"token": model.tokenizer.token(token), "id": token, "log_prob": log_prob}
+        yield found if length is None else found | {"ngram": length}
+
+
+def _lengths_of(model: Any) -> Any:
+    """Return the function that finds the n-grams of a model; None if it has none."""
+    from chainrule.contract.lm import offered
+
+    return offered(model, "ngram_lengths") if isinstance(model, cr.LanguageModel) else None
 
 
 def _csv_row(columns: Sequence[str]) -> str:
