@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,11 +76,10 @@ def test_laplace_by_hand() -> None:
 
 
 def test_jelinek_mercer_by_hand() -> None:
-    """With no held-out text every weight is 1/2; p(cats | i love) mixes four estimates."""
-    lm = cr.train(
-        "ngram", cr.Corpus.from_text("i love cats\n"), order=3, smoothing="jelinek-mercer", tokenizer="word"
-    )
-    assert lm.metrics["lambdas"] == [0.5, 0.5, 0.5]
+    """Given weights; p(cats | i love) mixes four estimates."""
+    how: Any = {"order": 3, "smoothing": "jelinek-mercer", "tokenizer": "word"}
+    lm = cr.train("ngram", cr.Corpus.from_text("i love cats\n"), lambdas="0.5,0.25,0.125", **how)
+    assert lm.metrics["lambdas"] == {"trigram": 0.5, "bigram": 0.25, "unigram": 0.125, "uniform": 0.125}
     # trigram 1, bigram 1, unigram 1/4 (i love cats </s>), uniform 1/5 (3 words, </s>, <unk>)
     expected = 0.5 * 1 + 0.5 * (0.5 * 1 + 0.5 * (0.5 * 1 / 4 + 0.5 * 1 / 5))
     assert math.isclose(probability(lm, "i love", "cats"), expected, rel_tol=1e-6)
@@ -88,13 +88,49 @@ def test_jelinek_mercer_by_hand() -> None:
     assert math.isclose(probability(lm, "cats love", "cats"), expected, rel_tol=1e-6)
 
 
+def test_the_weights_of_the_lecture() -> None:
+    """0.6 p(cats | i love) + 0.3 p(cats | love) + 0.1 p(cats), on all three sentences of the toy."""
+    how: Any = {"order": 3, "smoothing": "jelinek-mercer", "tokenizer": "word"}
+    lm = cr.train("ngram", cr.Corpus.from_text(TOY), lambdas="0.6,0.3,0.1", **how)
+    assert lm.provenance["corpus_tokens"] == 12
+    assert lm.metrics["lambdas"] == {"trigram": 0.6, "bigram": 0.3, "unigram": 0.1, "uniform": 0.0}
+    expected = 0.6 * 1 / 2 + 0.3 * 1 / 2 + 0.1 * 2 / 12
+    assert math.isclose(probability(lm, "i love", "cats"), expected, rel_tol=1e-6)
+    assert math.isclose(probability(lm, "i love", "mice"), 0.1 * 1 / 12, rel_tol=1e-6)
+    # a context that was never seen leaves its weight to the others, in proportion
+    expected = 0.3 / 0.4 * 1 / 2 + 0.1 / 0.4 * 2 / 12
+    assert math.isclose(probability(lm, "dogs love", "cats"), expected, rel_tol=1e-6)
+
+
+def test_a_toy_corpus_loses_no_sentence() -> None:
+    """Without held-out text, each token is predicted from the counts of the others; the words stay known."""
+    how: Any = {"order": 2, "smoothing": "jelinek-mercer", "tokenizer": "word"}
+    lm = cr.train("ngram", cr.Corpus.from_text(TOY), **how)
+    assert lm.provenance["corpus_tokens"] == 12 and "dogs" in lm.tokenizer.words
+    found = lm.metrics["lambdas"]
+    # by hand: (c(h w) - 1) / (c(h) - 1) of each bigram and unigram, over all weights on a grid
+    bigrams = [(1, 2), (1, 1), (0, 1), (0, 1), (1, 2), (1, 1), (0, 1), (0, 0), (0, 2), (0, 1), (0, 0), (0, 0)]
+    unigrams = [1, 1, 1, 2, 1, 1, 0, 2, 1, 0, 0, 2]
+
+    def log_likelihood(second: float, first: float) -> float:
+        lower = [first * count / 11 + (1 - first) / 8 for count in unigrams]
+        mixed = (second * c / t + (1 - second) * p if t else p for (c, t), p in zip(bigrams, lower, strict=True))
+        return sum(math.log(p) for p in mixed)
+
+    grid = [i / 50 for i in range(50)]
+    best = max(log_likelihood(second, first) for second in grid for first in grid)
+    second, first = found["bigram"], found["unigram"] / (1 - found["bigram"])
+    assert best - 1e-3 <= log_likelihood(second, first) <= best + 1e-2
+
+
 def test_no_held_out_text_is_said() -> None:
     progress = Listening()
     cr.train(
         "ngram", cr.Corpus.from_text("one line\n"), smoothing="jelinek-mercer", progress=progress, tokenizer="word"
     )
     assert progress.notes == [
-        "5-gram, jelinek-mercer: no held-out text to tune the interpolation on: every weight is 1/2"
+        "5-gram, jelinek-mercer: no held-out text, so the interpolation is tuned on the text itself, each "
+        "token predicted from the counts of the others"
     ]
 
 

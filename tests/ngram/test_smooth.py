@@ -40,7 +40,10 @@ EDGES = {
 }
 
 
-def settings_of(smoothing: str) -> dict[str, Any]:
+def settings_of(smoothing: str, order: int = 0) -> dict[str, Any]:
+    """The settings of a method; with an order, those of Jelinek-Mercer whose every weight to stop is 1/2."""
+    if smoothing == "jelinek-mercer" and order:
+        return {"lambdas": ",".join(str(0.5**n) for n in range(1, order + 1))}
     return {"add-k": {"k": 0.25}, "katz": {"good_turing": 5}, "stupid-backoff": {"alpha": 0.3}}.get(smoothing, {})
 
 
@@ -93,7 +96,7 @@ def test_the_model_is_the_equation(
     smoothing: str, text: tuple[np.ndarray, int], order: int, context: Context
 ) -> None:
     ids, size = text
-    lm = train_on(ids, size, context, smoothing=smoothing, order=order, **settings_of(smoothing))
+    lm = train_on(ids, size, context, smoothing=smoothing, order=order, **settings_of(smoothing, order))
     assert_is(lm, naive_of(ids, size, smoothing, order, context))
     if smoothing in NORMALISED:
         assert_sums_to_one(lm)
@@ -112,7 +115,7 @@ def test_at_the_edges_too(smoothing: str, edge: str, order: int) -> None:
     lines, size = EDGES[edge]
     ids = ids_of(lines)
     for context in ("line", "stream") if order < 20 else ("stream",):
-        lm = train_on(ids, size, context, smoothing=smoothing, order=order, **settings_of(smoothing))
+        lm = train_on(ids, size, context, smoothing=smoothing, order=order, **settings_of(smoothing, order))
         assert_is(lm, naive_of(ids, size, smoothing, order, context))
         if smoothing in NORMALISED:
             assert_sums_to_one(lm)
@@ -132,7 +135,9 @@ def test_characters_of_real_text(smoothing: str, python_text: np.ndarray) -> Non
     """After a blank, almost every character was seen; after nothing, every one but <unk>."""
     size, order = int(python_text.max()) + 1, 4
     progress = Listening()
-    lm = train_on(python_text, size, progress=progress, smoothing=smoothing, order=order, **settings_of(smoothing))
+    lm = train_on(
+        python_text, size, progress=progress, smoothing=smoothing, order=order, **settings_of(smoothing, order)
+    )
     naive = naive_of(python_text, size, smoothing, order, "line")
     chosen = list(naive.after)[:: max(1, len(naive.after) // 30)]
     expected = [[naive.p(w, h) for w in range(size)] for h in chosen]
@@ -147,7 +152,7 @@ def test_characters_of_real_text(smoothing: str, python_text: np.ndarray) -> Non
 def test_what_is_stored(smoothing: str) -> None:
     """p(w | h) of each n-gram, and the factor from p(w | h') to p(w | h) for a word that did not follow h."""
     ids, size, order = ids_of([[A, B, C], [A, B, B], [C, A, B], [B]]), 9, 3
-    lm = train_on(ids, size, smoothing=smoothing, order=order, **settings_of(smoothing))
+    lm = train_on(ids, size, smoothing=smoothing, order=order, **settings_of(smoothing, order))
     naive = naive_of(ids, size, smoothing, order, "line")
     automaton, trie = lm.automaton, lm.automaton.trie
     unseen = 8  # never occurs
@@ -172,7 +177,7 @@ def test_pruned_ngrams_give_their_mass_to_the_rest(
     ids, size = text
     thresholds = [0, 0, 1, 2][:order] if order > 2 else [0, 1]
     prune = ",".join(map(str, thresholds))
-    lm = train_on(ids, size, smoothing=smoothing, order=order, prune=prune, **settings_of(smoothing))
+    lm = train_on(ids, size, smoothing=smoothing, order=order, prune=prune, **settings_of(smoothing, order))
     naive = naive_of(ids, size, smoothing, order, "line")
     naive.thresholds = thresholds
     assert_is(lm, naive)
@@ -372,7 +377,7 @@ def test_torch_smooths_the_same(smoothing: str) -> None:
     from chainrule.system.progress import SILENT
 
     ids = ids_of([[A, B, C], [A, B, B], [], [C, A, B, D], [B]])
-    chosen = NgramSettings(order=3, smoothing=smoothing, **settings_of(smoothing))
+    chosen = NgramSettings(order=3, smoothing=smoothing, **settings_of(smoothing, 3))
     smoothed = []
     for text in (ids, torch.as_tensor(ids.astype(np.int64))):
         how = choose_method(chosen, count_by_unique(text, 3, 8, BOS, EOS, "line"), None, SILENT)

@@ -155,9 +155,11 @@ def test_buckets_help_on_held_out_text() -> None:
         lm = train_on(train, SIZE, valid=valid, order=3, smoothing="jelinek-mercer", buckets=buckets)
         assert_sums_to_one(lm)
         scores.append(lm.automaton.score(valid.astype(np.int64)).mean())
-        lambdas = np.asarray(lm.metrics["lambdas"])
-        assert lambdas.shape == ((3,) if buckets == 1 else (3, 6))
-        assert ((lambdas >= 0) & (lambdas < 1)).all()
+        lambdas = lm.metrics["lambdas"]
+        assert [*lambdas] == ["trigram", "bigram", "unigram", *(["uniform"] if buckets == 1 else [])]
+        values = np.asarray([*lambdas.values()])
+        assert values.shape == ((4,) if buckets == 1 else (3, 6))
+        assert ((values >= 0) & (values < 1)).all()
     assert scores[1] > scores[0]
 
 
@@ -212,6 +214,11 @@ def test_only_word_tokens_take_words(tmp_path: Path) -> None:
         ({"smoothing": "katz", "good_turing": 0}, "good_turing should be from 1 to 100"),
         ({"alpha": 0.5}, "alpha goes with smoothing=stupid-backoff"),
         ({"smoothing": "add-k", "k": float("nan")}, "k should be above 0"),
+        ({"lambdas": "0.5,0.5"}, "lambdas goes with smoothing=jelinek-mercer"),
+        ({"smoothing": "jelinek-mercer", "lambdas": "1", "order": 1, "buckets": 2}, "leave out buckets"),
+        ({"smoothing": "jelinek-mercer", "lambdas": "0.6,0.3", "order": 3}, "3 weights for order=3"),
+        ({"smoothing": "jelinek-mercer", "lambdas": "0.6,0.3,0.2", "order": 3}, "a sum of at most 1"),
+        ({"smoothing": "jelinek-mercer", "lambdas": "a,b", "order": 2}, "such as 0.67,0.33, not 'a,b'"),
         ({"smoothing": "jelinek-mercer", "buckets": 0}, "buckets should be from 1 to 64"),
         ({"smoothing": "stupid-backoff", "alpha": 0.0}, "alpha should be above 0"),
         ({"smoothing": "stupid-backoff", "entropy": 1e-8}, "stupid-backoff gives scores"),

@@ -257,6 +257,8 @@ class Kind:
     ladder: tuple[LadderEntry, ...] = ()
     tunes_on_held_out: Callable[[Any], bool] = field(default=lambda settings: False)
     """Whether, with these settings, training needs validation text."""
+    fewest_documents: Callable[[Any], int] = field(default=lambda settings: 2)
+    """Of fewer documents none is held out: the kind then tunes on the text that it learns from, or not at all."""
     takes_executor: Callable[[Any], bool] = field(default=lambda settings: False)
     """Whether, with these settings, the work of training can be given to an executor, such as that of ray/."""
     check: Callable[[Any, str], None] = field(default=lambda settings, device: None)

@@ -27,7 +27,13 @@ Smoothing = Literal[
     "mixed",
 ]
 
-_GOES_WITH = {"k": "add-k", "good_turing": "katz", "buckets": "jelinek-mercer", "alpha": "stupid-backoff"}
+_GOES_WITH = {
+    "k": "add-k",
+    "good_turing": "katz",
+    "buckets": "jelinek-mercer",
+    "lambdas": "jelinek-mercer",
+    "alpha": "stupid-backoff",
+}
 _NAMES = {1: "unigram", 2: "bigram", 3: "trigram"}
 _MADE_OTHERWISE = {
     "imported": "a model that was read from an ARPA file (chainrule convert)",
@@ -45,7 +51,7 @@ class NgramSettings:
 
     GROUPS: ClassVar[Groups] = {
         "size": ("order", "prune", "entropy", "bits", "index"),
-        "smoothing": ("smoothing", "k", "good_turing", "buckets", "alpha"),
+        "smoothing": ("smoothing", "k", "good_turing", "buckets", "lambdas", "alpha"),
         "hardware": ("memory",),
         "data": ("extra_words", "counts"),
     }
@@ -59,6 +65,11 @@ class NgramSettings:
     k: float = setting(0.01, "what add-k adds to every count (laplace is k=1)")
     good_turing: int = setting(15, "katz: counts up to this are discounted by Good-Turing, higher ones are trusted")
     buckets: int = setting(1, "jelinek-mercer: weights by how often a context was seen, in so many buckets")
+    lambdas: str = setting(
+        "",
+        "jelinek-mercer: the weights of the longest n-grams down to single tokens, e.g. 0.6,0.3,0.1, instead of "
+        "tuned ones; what they leave of 1 is shared by all tokens",
+    )
     alpha: float = setting(0.4, "stupid-backoff: the factor for each step to a shorter context")
     prune: str = setting("", "leave out rare n-grams, e.g. 0,0,1: those of 3 and more tokens seen once")
     entropy: float = setting(
@@ -96,6 +107,9 @@ class NgramSettings:
         for name, smoothing in _GOES_WITH.items():
             if getattr(self, name) != getattr(type(self), name) and self.smoothing != smoothing:
                 raise SettingsError(f"{name} goes with smoothing={smoothing}, not with smoothing={self.smoothing}")
+        if self.lambdas and self.buckets > 1:
+            raise SettingsError("lambdas are the same for every context: leave out buckets")
+        parse_lambdas(self.lambdas, self.order)
         if self.entropy and self.smoothing in SCORES:
             raise SettingsError("entropy goes with probabilities; stupid-backoff gives scores")
         if self.counts and (self.prune or self.entropy):
@@ -117,7 +131,7 @@ class NgramSettings:
     @property
     def name(self) -> str:
         """The model in words, such as `trigram, kneser-ney`."""
-        return f"{_NAMES.get(self.order, f'{self.order}-gram')}, {self.smoothing}"
+        return f"{length_name(self.order)}, {self.smoothing}"
 
     @property
     def is_normalised(self) -> bool:
@@ -146,11 +160,35 @@ class NgramSettings:
     @property
     def tunes_on_held_out(self) -> bool:
         """True if training needs validation text."""
-        return self.smoothing in ("jelinek-mercer", "infinite")
+        return self.smoothing == "infinite" or (self.smoothing == "jelinek-mercer" and not self.lambdas)
 
 
 SMOOTHINGS: tuple[str, ...] = tuple(name for name in get_args(Smoothing) if name not in _MADE_OTHERWISE)
 """The smoothing methods that can be trained."""
+
+
+def length_name(n: int) -> str:
+    """Return the name of n-grams of n tokens: unigram, bigram, trigram, 4-gram, ..."""
+    return _NAMES.get(n, f"{n}-gram")
+
+
+def parse_lambdas(text: str, order: int) -> list[float]:
+    """Return the weights of n-grams of `order`, ..., 2, 1 tokens, parsed from text; none for no text.
+
+    >>> parse_lambdas("0.6,0.3,0.1", 3)
+    [0.6, 0.3, 0.1]
+    """
+    try:
+        weights = [float(part) for part in text.split(",")] if text else []
+    except ValueError:
+        weights = [-1.0]
+    if text and (len(weights) != order or not all(weight >= 0 for weight in weights) or sum(weights) > 1 + 1e-9):
+        example = ",".join(f"{2 * (order - i) / (order * (order + 1)):.2g}" for i in range(order))
+        raise SettingsError(
+            f"lambdas should be {order} weights for order={order}, the longest n-grams first, of a sum of at most "
+            f"1, such as {example}, not {text!r}"
+        )
+    return weights
 
 
 def parse_thresholds(text: str, order: int) -> list[int]:

@@ -36,6 +36,7 @@ from chainrule.tokens.words.tokenizer import read_words
 
 _NANOSECONDS = 64  # to count one token for one length of n-grams with NumPy
 
+_MOST_LEFT_OUT = 1_000_000  # tokens of the training text that weights are tuned on, without held-out text
 _TOKENS_TO_REPORT = 200_000
 _LEAST_TO_COUNT = 6 * LEAST  # bytes, as measured: windows, sorted n-grams and chunks of the least size
 _MOST_APART = 1e-5  # from one: the sum of probabilities of few bits
@@ -57,7 +58,8 @@ def train(settings: NgramSettings, data: TrainingData) -> LanguageModel:
             f"of which Python, the compiled loops and the vocabulary take {taken / 1e6:,.0f} MB"
         )
     counts = count(settings, data, workspace)
-    held_out = HeldOut(data.valid.ids, data.tokenizer.eos, data.context) if data.valid else None
+    ids = data.train.ids[:_MOST_LEFT_OUT] if data.valid is None else data.valid.ids
+    held_out = HeldOut(ids, data.tokenizer.eos, data.context, is_trained_on=data.valid is None)
     automaton, metrics = smooth(settings, counts, held_out, workspace, data.progress)
     automaton = automaton.to(None)
     del counts
@@ -244,6 +246,7 @@ KIND = Kind(
         ),
     ),
     tunes_on_held_out=lambda settings: settings.tunes_on_held_out,
+    fewest_documents=lambda settings: 20 if settings.smoothing == "jelinek-mercer" else 2,
     takes_executor=lambda settings: settings.smoothing != "infinite",
 )
 

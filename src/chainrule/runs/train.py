@@ -145,7 +145,8 @@ def train_kind(
         if context != "line" and learns_as(kind, settings).has_sources:
             raise SettingsError("pairs are lines without context across them: leave out the context")
         parts: dict[str, Any] = {"train": corpus}
-        if valid is not None or (kind.tunes_on_held_out(settings) and _has_two_documents(lines_of(corpus))):
+        is_tuned = kind.tunes_on_held_out(settings)
+        if valid is not None or (is_tuned and _has_documents(lines_of(corpus), kind.fewest_documents(settings))):
             parts = split_off(corpus, {"valid": valid}, SHARES, folder, seed=seed, progress=progress)
         if getattr(settings, "tokenizer_folder", None) is not None:
             check_tokenizer(kind, settings.tokenizer_folder, tokenizer)
@@ -283,7 +284,13 @@ def _recorded(
     write()
 
 
-def _has_two_documents(corpus: Corpus) -> bool:
+def _has_documents(corpus: Corpus, fewest: int) -> bool:
+    """Return True if a corpus has at least so many documents, and they are not all the same."""
     documents = (document.strip() for document in corpus.documents())
     first = next(documents, None)
-    return any(document != first for document in documents)
+    differ = False
+    for number, document in enumerate(documents, start=2):
+        differ = differ or document != first
+        if differ and number >= fewest:
+            return True
+    return False

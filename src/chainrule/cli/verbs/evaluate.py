@@ -100,9 +100,8 @@ def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -
             f"a model that translates is measured on pairs: --source FILE --target FILE, or {files[0]} with a "
             "--field for each side"
         )
-    texts = {file: _open(options, task, [file]) for file in files}
-    if is_two_sided:
-        texts = {"": _open(options, task, files)}
+    given = {"": files} if is_two_sided else {file: [file] for file in files}
+    texts = {name: _open(options, task, group) for name, group in given.items()}
     measure, progress = import_object(task.evaluate), terminal_progress()
     loaded_as = "language" if task is REPLIES else task.name
     results: list[tuple[str, str, Any]] = []

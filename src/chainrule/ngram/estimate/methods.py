@@ -14,8 +14,8 @@ from chainrule.errors import SettingsError
 from chainrule.ngram.estimate import smooth
 from chainrule.ngram.estimate.levels import Counts
 from chainrule.ngram.estimate.passes import Method, with_continuation_counts
-from chainrule.ngram.estimate.tuning import HeldOut, tune_lambdas
-from chainrule.ngram.settings import NgramSettings
+from chainrule.ngram.estimate.tuning import HeldOut, stop_weights, sum_weights, tune_lambdas
+from chainrule.ngram.settings import NgramSettings, length_name, parse_lambdas
 from chainrule.ngram.workspace import IN_MEMORY, Workspace
 from chainrule.system.progress import Progress
 
@@ -56,15 +56,20 @@ def choose_method(
         return MethodOfCounts(counts, lambda n: without_parameters[name])
     if name == "jelinek-mercer":
         edges = bucket_edges(settings.buckets)
-        lambdas = np.full((counts.order, len(edges) + 1), 0.5)
-        if held_out is None:
-            progress.note(f"{settings.name}: no held-out text to tune the interpolation on: every weight is 1/2")
+        if settings.lambdas:
+            lambdas = stop_weights(parse_lambdas(settings.lambdas, counts.order))[:, None]
+        elif held_out is None:
+            lambdas = np.full((counts.order, len(edges) + 1), 0.5)
         else:
+            if held_out.is_trained_on:
+                progress.note(
+                    f"{settings.name}: no held-out text, so the interpolation is tuned on the text itself, each "
+                    "token predicted from the counts of the others"
+                )
             with progress.task("tuning the interpolation"):
                 lambdas = tune_lambdas(counts, held_out, edges)
-        weights = lambdas.round(6) if edges else lambdas.round(6).squeeze(axis=1)
         method = partial(smooth.jelinek_mercer, edges=edges)
-        return MethodOfCounts(counts, _for_each_length(method, lambdas, counts), {"lambdas": weights.tolist()})
+        return MethodOfCounts(counts, _for_each_length(method, lambdas, counts), {"lambdas": _named(lambdas)})
     if name == "katz":
         k = settings.good_turing
         counts_of_counts = [smooth.counts_of_counts(level.count, k + 1) for level in counts.levels]
@@ -85,6 +90,15 @@ def choose_method(
         _for_each_length(smooth.absolute_discounting, discounts, counts),
         {"discounts": _rounded(discounts)},
     )
+
+
+def _named(lambdas_NK: np.ndarray) -> dict[str, Any]:
+    """Return the weights of a sum by the names of n-grams; with buckets, λ of each length and bucket."""
+    lengths = range(len(lambdas_NK), 0, -1)
+    if lambdas_NK.shape[1] > 1:
+        return {length_name(n): lambdas_NK[n - 1].round(6).tolist() for n in lengths}
+    names = [*map(length_name, lengths), "uniform"]
+    return {name: round(weight, 6) for name, weight in zip(names, sum_weights(lambdas_NK[:, 0]), strict=True)}
 
 
 def _note_fallback(

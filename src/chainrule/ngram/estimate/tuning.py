@@ -1,4 +1,9 @@
-"""Jelinek-Mercer's interpolation weights, tuned on held-out text by expectation-maximisation."""
+"""Jelinek-Mercer's interpolation weights, given, or tuned on held-out text by expectation-maximisation.
+
+There are two ways to write them. A weight λ_n says how much of p after n words comes from c(h w) / c(h), and how
+much from the shorter context: it is a probability to stop. The weights of a sum, as lectures write it, say how much
+each length contributes to p(w) = Σ_n w_n p_n(w): w_n = λ_n (1 - λ_{n+1}) (1 - λ_{n+2}) ...
+"""
 
 from __future__ import annotations
 
@@ -28,6 +33,34 @@ class HeldOut:
     ids: NDArray[np.integer]
     eos: int
     context: Context
+    is_trained_on: bool = False
+    """True if it is training text: then each token is left out of the counts that predict it."""
+
+
+def stop_weights(weights: Sequence[float]) -> Floats:
+    """Return λ_n for contexts of 0, 1, ... words, from the weights of a sum, those of the longest n-grams first.
+
+    >>> stop_weights([0.6, 0.3, 0.1]).round(6).tolist()
+    [1.0, 0.75, 0.6]
+    """
+    left, found = 1.0, []
+    for weight in weights:
+        found.append(min(weight / left, 1.0) if left > 1e-12 else 0.0)
+        left -= weight
+    return np.asarray(found[::-1])
+
+
+def sum_weights(lambdas: Floats) -> list[float]:
+    """Return the weights of a sum: of the longest n-grams first, and at last that of the uniform distribution.
+
+    >>> [round(weight, 6) for weight in sum_weights(np.asarray([1.0, 0.75, 0.6]))]
+    [0.6, 0.3, 0.1, 0.0]
+    """
+    left, found = 1.0, []
+    for stop in lambdas[::-1].tolist():
+        found.append(left * stop)
+        left *= 1 - stop
+    return [*found, left]
 
 
 def tune_lambdas(counts: Counts, held_out: HeldOut, edges: Sequence[float]) -> Floats:
@@ -83,7 +116,10 @@ def held_out_ratios(counts: Counts, held_out: HeldOut) -> tuple[Floats, Floats]:
         cumulative = np.concatenate([[0], np.cumsum(count, dtype=np.int64)])
         totals[n, here] = cumulative[last] - cumulative[first]
         # the index -1, for n-grams not found, is that of the 0 at the end; a length may have no n-grams
-        ratios[n, here] = np.append(count, 0)[found] / np.maximum(totals[n, here], 1)
+        counted = np.append(count, 0)[found]
+        if held_out.is_trained_on:
+            totals[n, here], counted = totals[n, here] - 1, counted - 1
+        ratios[n, here] = counted / np.maximum(totals[n, here], 1)
         node = np.full(len(text), -1, dtype=np.int64)
         node[here] = found
     return ratios[:, places], totals[:, places]
