@@ -44,7 +44,7 @@ from .explanation.explanation import explain
 from .masked.filling import fill
 from .mixtures.mix import mix
 from .ngram.arpa.arpa_model import load_arpa, save_arpa
-from .ngram.probability_table import Table
+from .ngram.table_model import Table
 from .runs.prepare import TokenizerChoice
 from .runs.resume import resume
 from .runs.train import train

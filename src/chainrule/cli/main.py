@@ -21,7 +21,7 @@ from chainrule.errors import ChainruleError, Interrupted
 from chainrule.system.signals import EXIT_CODES, Acknowledgement, Termination, end_process
 
 _MODULES = (
-    ("compare", "report", "scale", "train", "evaluate", "score"),  # train and measure models
+    ("compare", "report", "scale", "sweep", "train", "evaluate", "score"),  # train and measure models
     ("generate", "suggest", "fill", "translate", "tag", "classify"),  # use them
     ("filter", "anomalies", "correct", "rerank", "pairs", "tokenize"),  # put them to work on texts
     ("mix", "serve", "convert", "inspect", "explain", "gradcheck", "kinds", "lesson", "entropy"),

@@ -12,5 +12,6 @@ In reading order:
     learning_curve.py      the same models on parts of the training text
     tables.py              the tables that the command line prints and a notebook shows
     compare.py             `compare`: all of them
+    sweep.py               one kind with every combination of some settings
     scaling/               scaling laws: a grid of networks, and the law fitted to their losses
 """

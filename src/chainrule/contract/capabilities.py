@@ -167,7 +167,8 @@ class Offers(FastPaths, Protocol):
         """
 
 
-class ContextRow(NamedTuple):
+@dataclass(frozen=True)
+class ContextRow:
     """A line of a table of all contexts, as a lecture prints it: context, next token, count, sum and p."""
 
     context: tuple[str, ...]

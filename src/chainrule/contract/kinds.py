@@ -57,7 +57,7 @@ PRECISIONS = ("float32", "bfloat16", "float64")
 _BUILT_IN = {
     "ngram": "chainrule.ngram.train:KIND",
     "anygram": "chainrule.ngram.train:ANYGRAM",
-    "table": "chainrule.ngram.probability_table:KIND",
+    "table": "chainrule.ngram.table_model:KIND",
     "feedforward": "chainrule.training.kinds:FEEDFORWARD",
     "bagofwords": "chainrule.training.kinds:BAG_OF_WORDS",
     "elman": "chainrule.training.kinds:ELMAN",
@@ -73,7 +73,7 @@ _BUILT_IN = {
     "classifier": "chainrule.classification.training:KIND",
 }
 """The module and the variable of each kind."""
-_FILES = {".json": "chainrule.ngram.probability_table:read_table"}
+_FILES = {".json": "chainrule.ngram.table_model:read_table"}
 """The function that reads a model from a file, by the ending of its name."""
 
 _FORMER_NAMES = {"averaging": "bagofwords"}

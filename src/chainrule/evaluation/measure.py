@@ -227,7 +227,7 @@ def _hits(lm: LanguageModel, ids: np.ndarray) -> list[float] | None:
     """Return the share of tokens by the length of the longest known n-gram; None if the model has no n-grams."""
     if (lengths_of := offered(lm, "ngram_lengths")) is None:
         return None
-    some = np.asarray(ids[:_MOST_HITS], dtype=np.int64)
+    some = np.asarray(ids[:_MOST_HITS], dtype=np.uint32)
     starts, ends = lm.bounds(some)
     if not len(ends):  # a piece of one long line
         starts, ends = np.zeros(1, np.int64), np.asarray([len(some)])

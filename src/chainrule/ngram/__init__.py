@@ -8,6 +8,7 @@ In reading order:
     sampling/       sampling by kernels, without computing the probability of every token
     tables.py       n-grams, counts and bigrams of a model as tables
     ngram_model.py  `NgramModel`: an automaton as a language model
+    table_model.py  `Table`: probabilities that are written, not counted, as a language model
     train.py        training: count, smooth, prune, quantise, index; and the kinds `ngram` and `anygram`
     mix.py          two models interpolated into one
     arpa/           ARPA files, the text format in which n-gram toolkits exchange models

@@ -199,7 +199,8 @@ def _full_contexts(automaton: Automaton, bos: int) -> Iterator[tuple[int, int, i
         yield n, first, last
         begin, end = trie.children(np.asarray([first, last - 1]), n)
         first, last = int(begin[0]), int(end[1])
-    yield trie.order - 1, *map(int, trie.first_of_length[trie.order - 1 : trie.order + 1])
+    first, last = map(int, trie.first_of_length[trie.order - 1 : trie.order + 1])
+    yield trie.order - 1, first, last
 
 
 def ngram_lengths(automaton: Automaton, ids: Ints, starts: Ints, ends: Ints, bos: int) -> Ints:

@@ -88,14 +88,19 @@ def _show_table(lm: cr.LanguageModel, first: int, as_json: bool) -> None:
     if rows is None:
         raise ModelError(f"--table is for models that are tables of contexts, such as n-grams, not for {lm.kind}")
     if as_json:
-        print_json([row._asdict() for row in rows])
+        print_json([asdict(row) for row in rows])
         return
     some = list(islice(rows, first + 1))
     if len(some) <= first:
         some.sort(key=lambda row: (row.context, -row.probability))
     has_counts = bool(some) and some[0].count is not None
     cells = [
-        [" ".join(row.context), row.token, *(map(cell, row[2:4]) if has_counts else ()), number(row.probability, 4)]
+        [
+            " ".join(row.context),
+            row.token,
+            *(map(cell, (row.count, row.total)) if has_counts else ()),
+            number(row.probability, 4),
+        ]
         for row in some[:first]
     ]
     screen, counted = console(), ["count", "sum"] if has_counts else []

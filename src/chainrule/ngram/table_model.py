@@ -174,7 +174,7 @@ class Table(LanguageModel):
         """Return ln p of every token after the words: the row of the longest context in which they end."""
         for first in range(len(words) + 1):
             if (row := self._row_of.get(tuple(words[first:]))) is not None:
-                return self._log_prob_RV[row]
+                return np.asarray(self._log_prob_RV[row])
         if self.settings.unseen == "error":
             shown = " ".join(self.tokenizer.token(word) for word in words if word != PAD)
             raise ModelError(
@@ -242,7 +242,7 @@ def _probabilities(tokenizer: WordTokenizer, context: str, row: Mapping[str, flo
     if left < -_ROUNDING:
         raise SettingsError(f"the probabilities after {context!r} sum to {p_V.sum():.6g}, which is more than 1")
     p_V[tokenizer.unk] += left if left > _ROUNDING else 0.0
-    return p_V / p_V.sum()
+    return np.asarray(p_V / p_V.sum())
 
 
 def _refuse(*_: Any) -> NoReturn:

@@ -1,0 +1,39 @@
+"""`chainrule sweep`: every combination of settings, trained on one text and measured on another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import chainrule as cr
+
+from .running import Fails, Run
+
+
+def test_a_row_for_each_combination(run: Run, corpus: Path, held_out: Path) -> None:
+    varied = ["--vary", "order=1,3", "--vary", "k=0.1,2", "--vary", "vocab_size=5,100"]
+    words = ["sweep", "ngram", corpus, "--set", "smoothing=add-k", *varied, "--held-out", held_out]
+    rows = run(*words, "--json").json
+    assert len(rows) == 8 and {row["vocabulary"] for row in rows} == {8, 14}
+    (row,) = (row for row in rows if row["settings"] == {"order": "3", "k": "0.1", "vocab_size": "100"})
+    alone = cr.train("ngram", corpus, order=3, smoothing="add-k", k=0.1, tokenizer="word")
+    assert row["perplexity"] == pytest.approx(alone.perplexity(held_out))
+    shown = run(*words).out
+    assert shown.split()[:5] == ["order", "k", "vocab_size", "vocabulary", "perplexity"]
+    assert "compare only within a vocabulary" in shown
+
+
+def test_without_held_out_text_a_tenth_is_held_out(run: Run, corpus: Path) -> None:
+    (row,) = run("sweep", "ngram", corpus, "--vary", "order=2", "--json").json
+    assert 0 < row["tokens"] < 30  # of 153
+    assert "compare only" not in run("sweep", "ngram", corpus, "--vary", "order=2,3").out
+
+
+def test_what_is_wrong_is_found_before_any_training(fails: Fails, corpus: Path) -> None:
+    assert "did you mean 'order'" in fails("sweep", "ngram", corpus, "--vary", "order=2", "--vary", "orde=1")
+    assert "is varied, and set too" in fails("sweep", "ngram", corpus, "--vary", "k=1,2", "--set", "k=1")
+    assert "order should be a whole number" in fails("sweep", "ngram", corpus, "--vary", "order=2,many")
+    assert "min_count should be a whole number" in fails("sweep", "ngram", corpus, "--vary", "min_count=few")
+    assert "--vary takes KEY=VALUE" in fails("sweep", "ngram", corpus, "--vary", "order")
+    assert "take a kind that predicts text" in fails("sweep", "tagger", corpus, "--vary", "order=1")
