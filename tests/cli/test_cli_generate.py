@@ -9,7 +9,7 @@ import pytest
 import chainrule as cr
 from chainrule.system import devices
 
-from .running import SENTENCES, TOY, Run, strict_json
+from .running import SENTENCES, TOY, Fails, Run, strict_json
 
 
 def texts(run: Run, *words: object) -> list[str]:
@@ -201,3 +201,32 @@ def test_drafts_that_make_no_sense_are_refused_in_one_line(run: Run, model: Path
     ):
         found = run("generate", model, *words)
         assert found.code == 2 and message in found.err and len(found.err.splitlines()) == 1
+
+
+def test_a_beam_by_the_sum_takes_the_shorter_text(run: Run, tmp_path: Path) -> None:
+    """p(a) = 0.25 for the line a, 0.2 for a b c d: the sum prefers the first, the mean the second."""
+    lines = ["a"] * 5 + ["x b c d"] * 4 + [f"z{i}" for i in range(11)]
+    cr.train("ngram", lines, order=4, smoothing="mle", tokenizer="word").save(tmp_path / "model")
+    options = ["--beams", "20", "--length-power"]
+    assert texts(run, tmp_path / "model", *options, "0") == ["a"]
+    assert texts(run, tmp_path / "model", *options, "1") == ["x b c d"]
+
+
+def test_a_length_power_needs_a_beam(fails: Fails, model: Path) -> None:
+    assert "--length-power needs --strategy beam" in fails(
+        "generate", model, "--length-power", "0", "--strategy", "greedy"
+    )
+    assert "between 0 and 10" in fails("generate", model, "--length-power", "-1")
+
+
+def test_figures_tell_loops_from_varied_text(run: Run, stream_model: Path) -> None:
+    length = ["--max-tokens", "40", "--figures"]
+    greedy = run("generate", stream_model, "--strategy", "greedy", *length, "--json").json["figures"]
+    drawn = run("generate", stream_model, "-n", "3", *length, "--json").json["figures"]
+    assert greedy["texts"] == 1
+    assert greedy["self_bleu"] is None
+    assert greedy["loops"] > drawn["loops"]
+    assert greedy["distinct_2"] < drawn["distinct_2"]
+    table = run("generate", stream_model, "-n", "3", *length).out
+    assert f"{drawn['self_bleu']:.1f}" in table.splitlines()[-1]
+    assert f"{drawn['loops']:.1%}" in table.splitlines()[-1]

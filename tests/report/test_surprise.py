@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainrule.comparison.surprisals import Surprisals
-from chainrule.report.samples import variety_of
 from chainrule.report.surprise import (
     KINDS,
     LONGEST_SPAN,
@@ -118,18 +117,6 @@ def test_loss_by_kind_of_word(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert list(places) == list(KINDS)
     assert found == {kind: (len(at), pytest.approx(sum(at) / len(at))) for kind, at in places.items()}
-
-
-def test_the_variety_of_samples() -> None:
-    """A loop of two words repeats all but its first two 4-grams; text without repetition has all bigrams once."""
-    loop = variety_of(["to be " * 10])
-    assert (loop.words, loop.repeated_4grams, loop.distinct_2) == (
-        20,
-        pytest.approx(15 / 17),
-        pytest.approx(2 / 19),
-    )
-    plain = variety_of(["one two three", "four five", ""])
-    assert (plain.words, plain.repeated_4grams, plain.distinct_2) == (5, 0, 1)
 
 
 def spans_slowly(gains: list[int], line: list[int], count: int) -> list[tuple[int, int]]:

@@ -9,11 +9,13 @@ In reading order:
     pseudo.py      pseudo-log-likelihoods of texts under a masked model
     records.py     the surprisal of each record of a file, and the most surprising ones
     intervals.py   confidence intervals over documents
+    variety.py     how much texts repeat themselves and vary
 """
 
 from __future__ import annotations
 
 from chainrule.evaluation.measure import Measured
 from chainrule.evaluation.surprisal import Scores, score_lines
+from chainrule.evaluation.variety import Variety, self_bleu, variety_of
 
-__all__ = ["Measured", "Scores", "score_lines"]
+__all__ = ["Measured", "Scores", "Variety", "score_lines", "self_bleu", "variety_of"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from chainrule.contract.kinds import load
 from chainrule.decode.generate import generate_many
 from chainrule.decode.strategies import TopP
 from chainrule.errors import ChainruleError
+from chainrule.evaluation.variety import Variety, variety_of
 from chainrule.folder import MANIFEST
 from chainrule.report.surprise import Words
 from chainrule.system.progress import Progress
@@ -31,17 +32,6 @@ _SHORTEST_LINE = 6  # words; the beginnings of shorter lines are no prompts
 
 
 @dataclass(frozen=True)
-class Variety:
-    """How much some texts repeat and vary; of more words more is repeated."""
-
-    words: int
-    repeated_4grams: float
-    """The share of the 4-grams of words that stand earlier in these texts."""
-    distinct_2: float
-    """The number of different bigrams of words over that of all bigrams."""
-
-
-@dataclass(frozen=True)
 class Samples:
     """The texts of each model, one for each prompt; the prompt comes first in each."""
 
@@ -52,22 +42,6 @@ class Samples:
     """By the name of the model."""
     variety: dict[str, Variety]
     """Of the samples of each model, and, as "held-out text", of so many words of that."""
-
-
-def variety_of(texts: Iterable[str]) -> Variety:
-    """Return how much texts repeat and vary; their n-grams are counted together, and none spans two texts.
-
-    >>> found = variety_of(["a b c d e", "a b c d"])  # 4-grams: abcd, bcde and abcd again
-    >>> found.words, round(found.repeated_4grams, 3), round(found.distinct_2, 3)
-    (9, 0.333, 0.571)
-    """
-    words = [text.split() for text in texts]
-
-    def distinct(n: int) -> float:
-        grams = [tuple(one[i : i + n]) for one in words for i in range(len(one) - n + 1)]
-        return len(set(grams)) / max(1, len(grams)) if grams else 1.0
-
-    return Variety(sum(map(len, words)), 1 - distinct(4), distinct(2))
 
 
 def samples_of(

@@ -43,6 +43,12 @@ def strategy_options(
             "--ending [any|best]",
             f"When a hypothesis may end: at any step, or if that is among the best B steps. [default: {ending}]",
         ),
+        option(
+            "--length-power X",
+            "Beam search ranks hypotheses by ln p / length^X: 0 takes the sum, which favours short texts, 1 the "
+            "mean. [default: 1]",
+            type=float,
+        ),
     )
 
 
@@ -53,20 +59,21 @@ def chosen_strategy(options: Mapping[str, Any], usual: Beam | None = None) -> St
     """
     from chainrule.decode import strategies
 
-    strategy, beams, ending = options["strategy"], options["beams"], options["ending"]
+    strategy = options["strategy"]
+    of_beam = {"width": "beams", "ending": "ending", "length_power": "length_power"}
+    chosen: Any = {field: options[name] for field, name in of_beam.items() if options[name] is not None}
     given = {name: options[name] for name in strategies.SAMPLING if options[name] is not None}
     if click.get_current_context().get_parameter_source("strategy") is ParameterSource.DEFAULT:
-        if beams is not None or ending is not None:
+        if chosen:
             strategy = "beam"
         elif given:
             strategy = "sample"
-    if strategy != "beam" and (beams is not None or ending is not None):
-        raise click.UsageError(f"--{'ending' if beams is None else 'beams'} needs --strategy beam")
+    if strategy != "beam" and chosen:
+        raise click.UsageError(f"--{of_beam[next(iter(chosen))].replace('_', '-')} needs --strategy beam")
     if strategy == "beam":
         if given:
             raise click.UsageError("a beam search does not sample: leave out --temperature, --top-k and the like")
-        usual = usual or strategies.Beam()
-        return replace(usual, width=usual.width if beams is None else beams, ending=ending or usual.ending)
+        return replace(usual or strategies.Beam(), **chosen)
     if strategy == "greedy":
         if any(not name.endswith("_penalty") for name in given):
             raise click.UsageError(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,10 +12,12 @@ import click
 import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options.decoding import chosen_strategy, strategy_options
-from chainrule.cli.output import echo, print_json, terminal_progress
+from chainrule.cli.output import console, echo, print_json, print_table, terminal_progress
+from chainrule.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from chainrule.decode.drafts import Draft
+    from chainrule.decode.generate import Generation
 
 
 @click.command()
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 )
 @opt.option("--draft-tokens K", "With --draft: how many tokens are guessed at once. [default: 5]", type=int)
 @opt.option("--draft-sampled", "With --draft: draw the guesses at random, as the text is drawn.")
+@opt.option("--figures", "Then say how much the texts repeat themselves and vary.")
 @opt.compute
 @opt.seed
 @opt.json
@@ -52,6 +56,14 @@ def generate(folder: str, prompt: str, count: int, as_json: bool, drafts: tuple[
     With --draft, the text is the same as without it, and comes faster where guesses are right; at the end a line
     on standard error says how many are. (With --draft-sampled it is another text of the same
     distribution.)
+
+    The columns of --figures, for the words of all -n texts together, without the prompt:
+
+    \b
+    distinct-1, -2    different words, different pairs of words, as a share of all
+    repeated 4-grams  the share of the runs of four words that stand earlier in any of the texts
+    loops             the share that stand earlier in the same text
+    self-BLEU         BLEU of each text with the others as references: 100 if all are equal
     """
     from chainrule.decode.drafts import DraftTally
     from chainrule.decode.generate import stream_many
@@ -75,7 +87,7 @@ def generate(folder: str, prompt: str, count: int, as_json: bool, drafts: tuple[
     tally, began = DraftTally(), time.perf_counter()
     how: Any = {name: options[name] for name in ("max_tokens", "seed", "heal")}
     how |= {"n": count, "draft": draft, "tally": tally}
-    if not as_json and not is_chat and not isinstance(strategy, cr.Beam):
+    if not any((as_json, is_chat, options["figures"], isinstance(strategy, cr.Beam))):
         _print_pieces(stream_many(lm, prompt, strategy, **how), lm, prompt, count)
     else:
         texts = (reply_many if is_chat else cr.generate_many)(lm, [prompt], strategy, **how)
@@ -83,13 +95,18 @@ def generate(folder: str, prompt: str, count: int, as_json: bool, drafts: tuple[
             names = ["text", "prompt", "tokens", "log_prob", "finished", *(["steps", "drafted"] if draft else [])]
             of_chat = [{"text": text.continuation, "prompt": prompt} if is_chat else {} for text in texts]
             described = [{name: getattr(text, name) for name in names} for text in texts]
-            print_json([one | other for one, other in zip(described, of_chat, strict=True)])
+            objects = [one | other for one, other in zip(described, of_chat, strict=True)]
+            is_measured = options["figures"]
+            print_json({"texts": objects, "figures": _figures(texts)} if is_measured else objects)
         elif is_chat:
             for text in texts:
                 echo(text.continuation)
         else:
             pieces = ((number, text.continuation) for number, text in enumerate(texts))
             _print_pieces(pieces, lm, prompt, count)
+        if options["figures"] and not as_json:
+            echo()
+            _print_figures(_figures(texts))
     if draft is not None:
         note(
             f"drafts: {tally.tokens / max(tally.steps, 1):.2f} tokens a step, "
@@ -109,6 +126,27 @@ def _draft(drafts: tuple[str, ...], tokens: int | None, sampled: bool) -> Draft 
     # on the CPU, where counting models are fast, beside a model on any device
     sources = tuple(name if name == CONTEXT else cr.load(name, tasks=["language"]) for name in drafts)
     return Draft(sources, tokens=DRAFT_TOKENS if tokens is None else tokens, sampled=sampled)
+
+
+def _figures(texts: Sequence[Generation]) -> dict[str, Any]:
+    """Return how much texts repeat themselves and vary; self-BLEU is None without sacrebleu, or for one text."""
+    from chainrule.evaluation.variety import self_bleu, variety_of
+
+    written = [text.continuation for text in texts]
+    try:
+        bleu = self_bleu(written)
+    except MissingExtraError as error:
+        terminal_progress().note(error)
+        bleu = None
+    return {"texts": len(written), **asdict(variety_of(written)), "self_bleu": bleu}
+
+
+def _print_figures(found: dict[str, Any]) -> None:
+    shares = [f"{found[name]:.3f}" for name in ("distinct_1", "distinct_2")]
+    shares += [f"{found[name]:.1%}" for name in ("repeated_4grams", "loops")]
+    bleu = "" if found["self_bleu"] is None else f"{found['self_bleu']:.1f}"
+    headings = ["texts", "words", "distinct-1", "distinct-2", "repeated 4-grams", "loops", "self-BLEU"]
+    print_table(console(), headings, [[f"{found['texts']:,}", f"{found['words']:,}", *shares, bleu]])
 
 
 def _print_pieces(pieces: Iterator[tuple[int, str]], lm: cr.LanguageModel, prompt: str, count: int) -> None:
