@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import chainrule as cr
 from chainrule.contract import kinds
+from chainrule.explanation.neighbours import neighbours
 
 from .running import Fails, Run
 
@@ -204,3 +206,37 @@ def test_a_table_of_probabilities_is_a_model_in_one_file(run: Run, tmp_path: Pat
     assert run("evaluate", table, "for all the fish", "--json").json["tokens"] == 5
     assert run("generate", table, "--prompt", "for all the", "--max-tokens", 1, "--seed", 1).code == 0
     assert run("score", table, "for all the fish", "--per-token").out.splitlines()[0] == "ln_p\ttoken"
+
+
+@pytest.fixture(scope="module")
+def elman(tmp_path_factory: pytest.TempPathFactory, toy: Path) -> Path:
+    folder = tmp_path_factory.mktemp("elman") / "elman"
+    how: Any = {"tokenizer": "word", "engine": "tape", "hidden": 4, "steps": 1}
+    cr.train("elman", toy, valid=toy, **how).save(folder)
+    return folder
+
+
+def test_the_nearest_tokens_are_those_of_the_table(run: Run, elman: Path) -> None:
+    found = run("inspect", elman, "--near", "cats", "--top", "3", "--json").json["near"]
+    token, nearest = neighbours(cr.load(elman), "cats", 3)
+    assert found["token"] == token.token == "cats"
+    assert [one["token"] for one in found["tokens"]] == [one.token for one in nearest]
+    shown = run("inspect", elman, "--near", "cats", "--top", "3").out
+    assert f"{nearest[0].similarity:.3f}" in shown
+    assert "checksum" not in shown
+
+
+def test_a_model_without_a_table_has_no_near_tokens(fails: Fails, model: Path, elman: Path) -> None:
+    assert "has no embedding table" in fails("inspect", model, "--near", "cats")
+    assert "'zebra' is unknown to the model" in fails("inspect", elman, "--near", "zebra")
+
+
+def test_a_batch_has_the_targets_under_the_inputs(run: Run, elman: Path, toy: Path) -> None:
+    found = run("inspect", elman, "--batch", toy, "--json").json["batch"]
+    assert ["<s>", "cats", "chase", "mice"] in found["inputs"]
+    assert ["cats", "chase", "mice", "</s>"] in found["targets"]
+    shown = run("inspect", elman, "--batch", toy, "--top", "1").out.splitlines()
+    assert shown[0] == "the first of 1 steps: 3 rows of 4, 0.0% padding"
+    assert shown[3].split()[:3] == ["1", "input", "<s>"]
+    assert shown[3].split()[3:] == shown[4].split()[2:5]  # shifted by one
+    assert shown[-1] == "--top 3 shows all rows"

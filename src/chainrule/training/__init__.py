@@ -11,6 +11,7 @@ In reading order:
     tuning.py         prompts and their replies, for a model that was trained on text before
     layouts.py        how a text is cut into rows, batches and epochs
     objectives.py     what a network is trained to predict: from rows of a text to inputs and targets
+    shown_batch.py    one batch as tokens, to look at
     engines/          what builds networks and computes the steps: torch or the tape
     team.py           the processes that train one network together, as the other files see them
     parallel.py       training on many processes, as torchrun starts them
@@ -23,6 +24,7 @@ In reading order:
 
 from __future__ import annotations
 
+from chainrule.training.shown_batch import ShownBatch, shown_batch
 from chainrule.training.tracking.curves import curves
 
-__all__ = ["curves"]
+__all__ = ["ShownBatch", "curves", "shown_batch"]

@@ -37,13 +37,26 @@ if TYPE_CHECKING:
     "only if the model keeps them (train with --set counts=true).",
 )
 @opt.option("--first N", "With --table: so many rows; --json has all.", type=click.IntRange(1), default=40)
+@opt.option("--near TOKEN", "Show the tokens whose vectors in the network's table are nearest, by cosine.")
+@opt.option(
+    "--batch FILE",
+    "Show the first batch of a training on FILE: the inputs of each row, and under them the targets, which are the "
+    "tokens that follow.",
+)
 @opt.json
 def inspect(folder: str, prompt: str | None, heal: bool, table: bool, first: int, **options: Any) -> None:
-    """Show what is in the model folder DIR, and verify every checksum."""
+    """Show what is in the model folder DIR, and verify every checksum.
+
+    \b
+    chainrule inspect model --prompt "to be or"
+    chainrule inspect lstm --near king
+    chainrule inspect lstm --batch corpus.txt --top 4
+    """
     from chainrule.contract.kinds import read_model
     from chainrule.folder import megabytes
 
     top, counts, as_json = options["top"], options["counts"], options["as_json"]
+    near, batch = options["near"], options["batch"]
     if table:
         _show_table(cr.load(folder, tasks=["language"]), first, as_json)
         return
@@ -72,12 +85,30 @@ def inspect(folder: str, prompt: str | None, heal: bool, table: bool, first: int
             described["next"] = _next(lm, prompt, top, heal)
     if counts:
         described.update(_ngrams(lm, prompt or "", top))
+    if near is not None:
+        described["near"] = _near(lm, near, top)
+    if batch is not None:
+        described["batch"] = _batch(lm, batch)
     if as_json:
         if "suggestions" in described:
             described["suggestions"] = [asdict(one) for one in described["suggestions"]]
         print_json(described)
     else:
-        _print(f"{folder}: {found}", described)
+        _print(f"{folder}: {found}", described, top)
+
+
+def _near(model: Any, text: str, top: int) -> dict[str, Any]:
+    """Return a token and those that are nearest to it, as plain values."""
+    from chainrule.explanation.neighbours import neighbours
+
+    token, found = neighbours(model, text, top)
+    return {"token": token.token, "tokens": [one._asdict() for one in found]}
+
+
+def _batch(lm: cr.LanguageModel, file: str) -> dict[str, Any]:
+    """Return the first batch of a training on a file, as plain values."""
+    found = cr.training.shown_batch(lm, cr.Corpus.open(file))
+    return {**asdict(found), "padding": found.padding}
 
 
 def _show_table(lm: cr.LanguageModel, first: int, as_json: bool) -> None:
@@ -158,7 +189,11 @@ def _ngrams(lm: cr.LanguageModel, prompt: str, top: int) -> dict[str, Any]:
     return described
 
 
-def _print(title: str, described: dict[str, Any]) -> None:
+_SHOWN_INSTEAD = ("next", "ngrams", "near", "batch")
+"""What is shown in place of the whole folder, where it is asked for."""
+
+
+def _print(title: str, described: dict[str, Any], top: int) -> None:
     from rich import box
     from rich.table import Table
 
@@ -166,13 +201,18 @@ def _print(title: str, described: dict[str, Any]) -> None:
 
     screen = console()
     _print_predictions(screen, described)
-    if any(name in described for name in ("next", "ngrams")):
+    if "near" in described:
+        rows = [[repr(one["token"]), f"{one['similarity']:.3f}"] for one in described["near"]["tokens"]]
+        print_table(screen, [f"near {described['near']['token']!r}", "cosine"], rows)
+    if "batch" in described:
+        _print_batch(screen, described["batch"], top)
+    if any(name in described for name in _SHOWN_INSTEAD):
         return
     table = Table(box=box.SIMPLE, show_header=False, title=title, title_justify="left")
     table.add_column(no_wrap=True)
     table.add_column(overflow="ellipsis")
     for key, value in described.items():
-        if key in ("arrays", "suggestions", "next", "ngrams", "bigrams"):
+        if key in ("arrays", "suggestions", "bigrams", *_SHOWN_INSTEAD):
             continue
         if isinstance(value, dict):
             for name, entry in value.items():
@@ -207,6 +247,27 @@ def _print_predictions(screen: Console, described: dict[str, Any]) -> None:
             print_table(screen, ["", *bigrams["columns"]], words)
     if {"next", "ngrams"} & described.keys():
         screen.print()
+
+
+_COLUMNS = 12  # tokens of a row that are shown
+
+
+def _print_batch(screen: Console, batch: dict[str, Any], top: int) -> None:
+    """Print the first rows of a batch: inputs, and under them the targets; a dot is padding."""
+    rows, width = len(batch["inputs"]), len(batch["inputs"][0])
+    say(
+        screen, f"the first of {batch['steps']:,} steps: {rows:,} rows of {width:,}, {batch['padding']:.1%} padding"
+    )
+    lines = []
+    for place, both in enumerate(zip(batch["inputs"][:top], batch["targets"][:top], strict=True), start=1):
+        for name, tokens in zip(("input", "target"), both, strict=True):
+            shown = ["·" if token is None else token for token in tokens[:_COLUMNS]]
+            lines.append([f"{place} {name}", *shown, *(["…"] if len(tokens) > _COLUMNS else [])])
+    shown_width = min(width, _COLUMNS)
+    headings = ["row", *map(str, range(1, shown_width + 1)), *(["…"] if width > _COLUMNS else [])]
+    print_table(screen, headings, lines, left=range(1, len(headings)))
+    if rows > top:
+        say(screen, f"--top {rows} shows all rows")
 
 
 def _print_ngrams(screen: Console, ngrams: dict[str, Any]) -> None:
