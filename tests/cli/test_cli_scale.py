@@ -9,7 +9,7 @@ import pytest
 
 from chainrule.comparison.scaling import grid
 
-from .running import Run
+from .running import Fails, Run
 
 LAW = ["--sizes", "1x8,1x16,2x16", "--shares", "1/4,1/2,1", "--tokenizer", "word", "--context", "line"]
 
@@ -56,3 +56,26 @@ def test_bad_grids_are_refused_in_one_line(run: Run, corpus: Path, tmp_path: Pat
         found = run("scale", corpus, *words, "--out", tmp_path / "law")
         assert found.code == 2 and message in found.err and len(found.err.splitlines()) == 1
         assert not (tmp_path / "law" / grid.RECORD).exists()
+
+
+def test_large_models_are_held_against_chinchillas_rule(run: Run, tmp_path: Path) -> None:
+    models = {one["name"]: one for one in run("scale", "--models", "--json").json}
+    assert models["GPT-3"]["flops"] == pytest.approx(3.15e23)
+    assert models["Chinchilla"]["tokens_per_parameter"] == 20
+    assert models["Chinchilla"]["best_parameters"] == pytest.approx(models["Chinchilla"]["parameters"])
+    assert models["GPT-4"]["flops"] is None and not models["GPT-4"]["is_published"]
+    starved = {name for name, one in models.items() if one["tokens"] and one["tokens"] < one["enough_tokens"]}
+    assert starved == {"GPT-2", "GPT-3", "PaLM", "LaMDA"}
+    table = run("scale", "--models").out
+    assert "1.76 T?" in table and "3.2e+23" in table
+    pytest.importorskip("altair")
+    svg = tmp_path / "models.svg"
+    assert run("scale", "--models", "--svg", svg).code == 0
+    assert all(name in svg.read_text() for name in models)
+
+
+def test_large_models_take_no_corpus(fails: Fails, corpus: Path, tmp_path: Path) -> None:
+    assert "leave out CORPUS" in fails("scale", corpus, "--models")
+    assert "Missing argument 'CORPUS...'" in fails("scale", "--out", tmp_path / "law")
+    assert "Missing option '--out'" in fails("scale", corpus)
+    assert "--svg goes with --models" in fails("scale", corpus, "--out", tmp_path / "law", "--svg", "a.svg")

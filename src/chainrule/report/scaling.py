@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from chainrule.comparison.scaling.grid import Cell, Scaling
+from chainrule.comparison.scaling.large_models import LARGE_MODELS, TOKENS_PER_PARAMETER
 from chainrule.comparison.scaling.law import FLOPS, Law
-from chainrule.report.charts import WIDTH, altair, colour_of, colours
+from chainrule.report.charts import COLOURS, OTHER, WIDTH, altair, colour_of, colours
 from chainrule.report.pages import page
 from chainrule.report.write import write_pictures
 from chainrule.system.disk import replaced_file
@@ -30,6 +31,51 @@ def write_scaling(found: Scaling, out: Path) -> Path:
     with replaced_file(out / "scale.html") as file:
         file.write(_page(found, found.law, charts).encode(errors="replace"))
     return out / "scale.html"
+
+
+def draw_large_models() -> str:
+    """Draw published large models as the text of an SVG file: sizes over the years, and tokens against sizes."""
+    alt = altair()
+    rows = [{**one.to_json(), "size": "published" if one.is_published else "reported"} for one in LARGE_MODELS]
+    rule = [{"parameters": N, "tokens": TOKENS_PER_PARAMETER * N} for N in (1e9, 2e12)]
+    counts = {"format": ".2~s", "tickCount": 5}
+    places = {(7, 9): ["Chinchilla", "Gemini Ultra"], (-7, -6): ["LLaMA"]}  # names that would cover others
+    places[7, -6] = [one.name for one in LARGE_MODELS if not any(one.name in names for names in places.values())]
+
+    def labelled(data: list[dict[str, Any]], **axes: Any) -> Any:
+        base = alt.Chart(alt.InlineData(values=data)).encode(**axes)
+        filled = alt.Fill("size:N", scale=alt.Scale(domain=["published", "reported"], range=[COLOURS[0], "white"]))
+        points = base.mark_point(size=60, stroke=COLOURS[0]).encode(fill=filled)
+        names = [
+            base.transform_filter(alt.FieldOneOfPredicate("name", at))
+            .mark_text(align="right" if dx < 0 else "left", dx=dx, dy=dy, fontSize=11)
+            .encode(text="name:N")
+            for (dx, dy), at in places.items()
+        ]
+        return alt.layer(points, *names)
+
+    parameters: Any = {"type": "log", "domain": [1e9, 4e12]}
+    over_years = labelled(
+        rows,
+        x=alt.X("year:Q", title="year", scale=alt.Scale(domain=[2018.5, 2025]), axis={"format": "d"}),
+        y=alt.Y("parameters:Q", title="parameters", scale=alt.Scale(**parameters), axis=counts),
+    )
+    against_sizes = labelled(
+        [row for row in rows if row["tokens"] is not None],
+        x=alt.X("parameters:Q", title="parameters", scale=alt.Scale(**parameters), axis=counts),
+        y=alt.Y("tokens:Q", title="tokens of training text", scale=alt.Scale(type="log"), axis=counts),
+    )
+    line = alt.Chart(alt.InlineData(values=rule)).mark_line(strokeDash=[5, 4], color=OTHER)
+    drawn = alt.vconcat(
+        over_years.properties(width=WIDTH, height=_HEIGHT, title="Size over the years"),
+        (against_sizes + line.encode(x="parameters:Q", y="tokens:Q")).properties(
+            width=WIDTH, height=_HEIGHT, title="Training text against size; dashed: 20 tokens for each parameter"
+        ),
+    )
+    import vl_convert
+
+    picture: str = vl_convert.vegalite_to_svg({**drawn.to_dict(), "background": "white"})
+    return picture
 
 
 def in_words(found: Scaling) -> list[str]:

@@ -31,6 +31,7 @@ def _complete_corpus(ctx: click.Context, param: click.Parameter, incomplete: str
 corpus_argument = click.argument(
     "corpus", nargs=-1, required=True, metavar="CORPUS...", shell_complete=_complete_corpus
 )
+corpus_argument_or_none = click.argument("corpus", nargs=-1, metavar="[CORPUS...]", shell_complete=_complete_corpus)
 text_argument = click.argument("text", metavar="[TEXT|-]", default="-", type=click.Path())
 id_field = option("--id-field NAME", "The field that names a record. [default: its line or row]")
 label_field = option(

@@ -17,9 +17,13 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Fit a scaling law to a grid of Transformers.")
-@texts.corpus_argument
-@opt.out("A new folder for the results.")
-@opt.overwrite("a grid")
+@texts.corpus_argument_or_none
+@opt.option("--out DIR", "A new folder for the results.")
+@opt.overwrite("a grid, or FILE,")
+@opt.option("--models", "Train nothing: a table of published large models, with 6 N D and Chinchilla's rule.")
+@opt.option(
+    "--svg FILE", "With --models: draw them, their sizes over the years and their tokens against their sizes."
+)
 @opt.option(
     "--sizes LxW,...",
     "The sizes of the networks: layers and features of a token. [default: as many, from 1x16 on, as fit into the "
@@ -41,7 +45,9 @@ if TYPE_CHECKING:
 @opt.seed
 @texts.corpus_options
 @opt.json
-def scale(corpus: tuple[str, ...], out: str, sizes: str | None, shares: str, as_json: bool, **options: Any) -> None:
+def scale(
+    corpus: tuple[str, ...], out: str | None, sizes: str | None, shares: str, as_json: bool, **options: Any
+) -> None:
     """Train Transformers of several sizes on parts of CORPUS, and fit a scaling law to their losses.
 
     The law is L(N, D) = E + A/N^a + B/D^b, for N parameters and D tokens. Each network reads each token of its part
@@ -52,7 +58,19 @@ def scale(corpus: tuple[str, ...], out: str, sizes: str | None, shares: str, as_
     \b
     chainrule scale corpus.txt --minutes 10 --out law
     chainrule scale corpus.txt --sizes 4x128,6x256,8x512 --device cuda --minutes 30 --budget flops=1e19 --out law
+    chainrule scale --models --svg models.svg
     """
+    if options["models"]:
+        if corpus or out:
+            raise click.UsageError("--models trains nothing: leave out CORPUS and --out")
+        _large_models(options["svg"], options["overwrite"], as_json)
+        return
+    if options["svg"]:
+        raise click.UsageError("--svg goes with --models; a grid is drawn in DIR/scale")
+    if not corpus:
+        raise click.UsageError("Missing argument 'CORPUS...'; or --models, for a table of large models")
+    if out is None:
+        raise click.UsageError("Missing option '--out'.")
     from chainrule.comparison.scaling.grid import MINUTES
     from chainrule.comparison.scaling.grid import scale as fit
 
@@ -72,6 +90,48 @@ def scale(corpus: tuple[str, ...], out: str, sizes: str | None, shares: str, as_
         return
     _print(found)
     _draw(found, out)
+
+
+def _large_models(svg: str | None, overwrite: bool, as_json: bool) -> None:
+    """Print the published large models, and draw them."""
+    from chainrule.comparison.scaling.large_models import LARGE_MODELS, TOKENS_PER_PARAMETER
+
+    opt.check_new_file(svg, "--svg", overwrite)
+    if svg is not None:
+        from chainrule.report.scaling import draw_large_models
+        from chainrule.system.disk import replaced_file
+
+        with replaced_file(Path(svg)) as file:
+            file.write(draw_large_models().encode())
+    if as_json:
+        print_json([one.to_json() for one in LARGE_MODELS])
+        return
+    rows = []
+    for one in LARGE_MODELS:
+        size = _short(one.parameters) + ("" if one.is_published else "?")
+        known = "" if one.flops is None else f"{one.flops:.1e}"
+        ratio = "" if one.tokens_per_parameter is None else f"{one.tokens_per_parameter:.1f}"
+        figures = _short(one.tokens), ratio, known, _short(one.enough_tokens), _short(one.best_parameters)
+        rows.append([one.name, one.creators, str(one.year), size, *figures])
+    headings = ["model", "creators", "year", "N", "D", "D/N", "6 N D", "20 N", "N for the same 6 N D"]
+    print_table(console(), headings, rows, left=[1])
+    say(
+        console(),
+        "N: parameters; D: tokens of training text; 6 N D: operations, about; ?: not published, but reported",
+    )
+    say(
+        console(),
+        f"Chinchilla's rule: {TOKENS_PER_PARAMETER:g} tokens for each parameter. 20 N: the tokens it asks for; "
+        "the last column: the size that it gives for the same operations",
+    )
+
+
+def _short(amount: float | None) -> str:
+    """Write a large amount with its unit; nothing for one that is not known."""
+    if amount is None:
+        return ""
+    unit, name = (1e12, "T") if amount >= 1e12 else (1e9, "B")
+    return f"{amount / unit:.3g} {name}"
 
 
 def _flops(budget: str) -> float:
