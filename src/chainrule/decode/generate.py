@@ -329,7 +329,7 @@ def added_text(lm: LanguageModel, prompt: str, respellings: Respellings, new: li
     if new and new[-1] == end_of(lm):
         new = new[:-1]
     text = lm.tokenizer.continuation(respellings.stable, new)
-    if not lm.tokenizer.lossless and not has_text and (respellings.rest or prompt[-1:].isspace()):
+    if not lm.tokenizer.keeps_spaces and not has_text and (respellings.rest or prompt[-1:].isspace()):
         # tokens that do not keep white space bring a space of their own, which the prompt has already
         text = text.removeprefix(" ")
     return text.removeprefix(respellings.rest.decode())

@@ -125,7 +125,8 @@ def check_models(models: Sequence[LanguageModel], settings: MixtureSettings) -> 
         if lm.tokenizer.to_json() != models[0].tokenizer.to_json():
             advice = "train them with the same one (--tokenizer DIR)"
             are_ngrams = offered(models[0], "match_lengths") and offered(lm, "match_lengths")
-            if are_ngrams and lm.tokenizer.splitting == models[0].tokenizer.splitting:
+            own, others = ((one.tokenizer.kind, one.tokenizer.splitting) for one in (lm, models[0]))
+            if are_ngrams and own == others:
                 advice += ", or merge them (--merge)"
             raise ModelError(f"{_difference(models[0].tokenizer, lm.tokenizer, number)}; {advice}")
     if settings.form == "linear":
@@ -140,7 +141,7 @@ def check_models(models: Sequence[LanguageModel], settings: MixtureSettings) -> 
 
 def _difference(first: Tokenizer, other: Tokenizer, number: int) -> str:
     """How two vocabularies differ, in a sentence."""
-    if first.splitting is None or first.splitting != other.splitting:
+    if first.splitting is None or (first.kind, first.splitting) != (other.kind, other.splitting):
         return (
             f"models to mix need one vocabulary: the first has {first.vocab_size:,} {first.name} tokens, number "
             f"{number} has {other.vocab_size:,} {other.name} tokens of its own"

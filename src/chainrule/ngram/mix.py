@@ -111,7 +111,7 @@ def _common_tokenizer(first: Tokenizer, second: Tokenizer) -> Tokenizer:
     """Return the tokenizer that both models have, or, for word tokens, one that knows the words of both."""
     if first.to_json() == second.to_json():
         return first
-    if first.splitting is not None and first.splitting == second.splitting:
+    if first.splitting is not None and (first.kind, first.splitting) == (second.kind, second.splitting):
         return first.with_words(second.spellings)
     raise ModelError("the two models have different tokenizers; train them with the same one (--tokenizer DIR)")
 

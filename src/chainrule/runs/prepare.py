@@ -22,6 +22,7 @@ from chainrule.text.tagged import Tagged
 from chainrule.text.templates import prompted, replied
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded, encode_corpus
+from chainrule.tokens.lowercase import LowercaseTokenizer
 from chainrule.tokens.registry import (
     load_tokenizer,
     tokenizer_names,
@@ -61,6 +62,8 @@ class TokenizerChoice:
     min_count: int = 1
     vocabulary: str | Path | None = None
     """A file with a word on each line: the vocabulary is exactly these words."""
+    lowercase: bool = False
+    """Whether upper-case letters are read as lower-case ones."""
 
     @property
     def has_subwords(self) -> bool:
@@ -82,7 +85,9 @@ class TokenizerChoice:
     def make(self, corpus: Corpus, progress: Progress = SILENT) -> Tokenizer:
         """Return the tokenizer, learned from the corpus, or loaded from a folder or a list of words."""
         limit, tokenizer = self._limit(), self._given
-        return train_tokenizer(self.name, corpus, limit, progress) if tokenizer is None else tokenizer
+        if tokenizer is None:
+            return train_tokenizer(self.name, corpus, limit, progress, lowercase=self.lowercase)
+        return tokenizer
 
     def make_and_encode(
         self, corpus: Corpus, path: Path, progress: Progress = SILENT, executor: Executor = EMBEDDED
@@ -90,21 +95,26 @@ class TokenizerChoice:
         """Make the tokenizer and encode the corpus into a file, in one pass if the tokenizer can."""
         limit, tokenizer = self._limit(), self._given
         if tokenizer is None:
-            return train_and_encode(self.name, corpus, path, limit, progress, executor)
+            return train_and_encode(self.name, corpus, path, limit, progress, executor, lowercase=self.lowercase)
         return tokenizer, encode_corpus(corpus, tokenizer, path, progress, executor)
 
     @cached_property
     def _given(self) -> Tokenizer | None:
         """The tokenizer of a folder or a list of words, read once; None if it will be learned from text."""
         if self.vocabulary is None:
-            return None if self.name in tokenizer_names() else load_tokenizer(self.name)
+            if self.name in tokenizer_names():
+                return None
+            if self.lowercase:
+                raise SettingsError(f"the tokenizer in {self.name} is given: leave out lowercase")
+            return load_tokenizer(self.name)
         splitting = word_splitting(self.name)
         if splitting is None:
             raise SettingsError(
                 f"a list of words is for the tokenizers word and word:unicode, not for {self.name}: "
                 f"leave out the vocabulary {self.vocabulary}, or choose one of the two"
             )
-        return WordTokenizer.from_file(self.vocabulary, splitting)
+        found = WordTokenizer.from_file(self.vocabulary, splitting)
+        return LowercaseTokenizer(found) if self.lowercase else found
 
     def _limit(self) -> Limit:
         limit = Limit.parse(self.vocab_size, self.min_count)

@@ -87,7 +87,7 @@ def train(
     """
     the_kind = find_kind(kind)
     own = {name for field in fields(the_kind.settings) for name in (field.name, field.metadata.get("formerly"))}
-    for name in {"vocab_size", "min_count", "vocabulary"} & settings.keys() - own:
+    for name in {"vocab_size", "min_count", "vocabulary", "lowercase"} & settings.keys() - own:
         raise SettingsError(f"{name} belongs to the tokenizer: tokenizer=TokenizerChoice('word', {name}=...)")
     chosen: Any = settings_of.parse(the_kind.settings, settings)
     return train_kind(

@@ -101,6 +101,11 @@ class Tokenizer(ABC):
         """Return a copy of this tokenizer with more words after its own; an error unless its tokens are words."""
         raise TokenizerError(f"words can be added to word tokens, not to {self.name} tokens")
 
+    @property
+    def keeps_spaces(self) -> bool:
+        """True if decoding gives back white space as it was."""
+        return self.lossless
+
     # The methods below are the same for all tokenizers.
 
     @cached_property

@@ -25,6 +25,7 @@ from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.char import ByteTokenizer, CharTokenizer
 from chainrule.tokens.ids import Encoded, encode_corpus, learn_and_encode
+from chainrule.tokens.lowercase import LowercaseTokenizer, lowered
 from chainrule.tokens.published import PublishedTokenizer
 from chainrule.tokens.subwords.library import Algorithm
 from chainrule.tokens.subwords.tokenizer import SubwordTokenizer
@@ -43,8 +44,12 @@ _CLASSES: dict[str, Any] = {
 }
 
 
-def train_tokenizer(name: str, text: Text, limit: Limit | None = None, progress: Reports = False) -> Tokenizer:
+def train_tokenizer(
+    name: str, text: Text, limit: Limit | None = None, progress: Reports = False, *, lowercase: bool = False
+) -> Tokenizer:
     """Learn the named tokenizer from text: strings are text, paths are files.
+
+    `lowercase`: it reads upper-case letters as lower-case ones.
 
     >>> tokenizer = train_tokenizer("word", "the cat sat on the mat")
     >>> tokenizer
@@ -54,13 +59,19 @@ def train_tokenizer(name: str, text: Text, limit: Limit | None = None, progress:
     """
     limit, corpus, progress = limit or Limit(), as_corpus(text), as_progress(progress)
     _check_name(name)
+    found = _learned(name, corpus, limit, progress, lowercase)
+    return LowercaseTokenizer(found) if lowercase else found
+
+
+def _learned(name: str, corpus: Corpus, limit: Limit, progress: Progress, lowercase: bool) -> Tokenizer:
+    """Return the named tokenizer of a text, or of the text in lower case."""
     if name == "byte":
         return ByteTokenizer()
     with progress.task("reading words" if name.startswith("word") else "reading", corpus.size(), "B") as task:
 
         def blocks() -> Any:
             for block in corpus.blocks():
-                yield block
+                yield lowered(block) if lowercase else block
                 task.advance(len(block))
 
         if name not in NAMES:
@@ -80,12 +91,14 @@ def train_and_encode(
     limit: Limit | None = None,
     progress: Progress = SILENT,
     executor: Executor = EMBEDDED,
+    *,
+    lowercase: bool = False,
 ) -> tuple[Tokenizer, Encoded]:
     """Learn the named tokenizer from a corpus and write its ids to `path`; for words in one pass over the text."""
     _check_name(name)
-    if splitting := word_splitting(name):
+    if not lowercase and (splitting := word_splitting(name)):
         return learn_and_encode(corpus, limit or Limit(), splitting, path, progress, executor)
-    tokenizer = train_tokenizer(name, corpus, limit, progress)
+    tokenizer = train_tokenizer(name, corpus, limit, progress, lowercase=lowercase)
     return tokenizer, encode_corpus(corpus, tokenizer, path, progress, executor)
 
 
@@ -152,11 +165,14 @@ def parse_tokenizer(content: str, place: str) -> Tokenizer:
         raise TokenizerError(f"{place}: damaged: its checksum differs from the one it was written with")
     if data.get("version") != _VERSION:
         raise TokenizerError(f"{place}: version {data.get('version')}; this chainrule reads version {_VERSION}")
-    found = _class_of(data.get("kind"))
+    is_lowered = data.get("kind") == LowercaseTokenizer.kind
+    of = data.get("of") or {} if is_lowered else data
+    found = _class_of(of.get("kind"))
     if found is None:
-        raise TokenizerError(f"{place}: unknown kind of tokenizer {data.get('kind')!r}")
+        raise TokenizerError(f"{place}: unknown kind of tokenizer {of.get('kind')!r}")
     try:
-        return cast(Tokenizer, found.from_json(data))
+        made = cast(Tokenizer, found.from_json(of))
+        return LowercaseTokenizer(made) if is_lowered else made
     except TokenizerError as error:
         raise TokenizerError(f"{place}: damaged: {error}") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:

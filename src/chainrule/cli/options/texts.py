@@ -180,7 +180,7 @@ def _tokenizers(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 
 
 def tokenizer_options(default: str | None) -> Callable[[Command], Command]:
-    """Declare --tokenizer, --vocab-size, --min-count and --vocabulary, which `tokenizer_choice` reads.
+    """Declare --tokenizer and the options of its vocabulary, which `tokenizer_choice` reads.
 
     Without a default, the kind of model has one.
     """
@@ -199,6 +199,7 @@ def tokenizer_options(default: str | None) -> Callable[[Command], Command]:
         ),
         option("--min-count INTEGER", "What is seen less often is unknown.", type=int, default=1),
         option("--vocabulary FILE", "Know exactly the words of FILE, one on each line (word, word:unicode)."),
+        option("--lowercase", "Read upper-case letters as lower-case ones; the model then writes no others."),
     )
 
 
@@ -206,11 +207,11 @@ def tokenizer_choice(options: Mapping[str, Any], default: str = "bpe") -> cr.Tok
     """Return the tokenizer that the options of `tokenizer_options` choose."""
     if options["vocabulary"] is not None:
         default = "word"  # a list of words
-    names = ("vocab_size", "min_count", "vocabulary")
+    names = ("vocab_size", "min_count", "vocabulary", "lowercase")
     return cr.TokenizerChoice(options["tokenizer"] or default, **{name: options[name] for name in names})
 
 
 def given_tokenizer(options: Mapping[str, Any]) -> cr.TokenizerChoice | None:
     """Return the tokenizer if any of its options is given, else None."""
     is_given = any(options[name] is not None for name in ("tokenizer", "vocab_size", "vocabulary"))
-    return tokenizer_choice(options) if is_given or options["min_count"] > 1 else None
+    return tokenizer_choice(options) if is_given or options["min_count"] > 1 or options["lowercase"] else None

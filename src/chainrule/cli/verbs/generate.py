@@ -87,7 +87,7 @@ def generate(folder: str, prompt: str, count: int, as_json: bool, drafts: tuple[
     tally, began = DraftTally(), time.perf_counter()
     how: Any = {name: options[name] for name in ("max_tokens", "seed", "heal")}
     how |= {"n": count, "draft": draft, "tally": tally}
-    if not any((as_json, is_chat, options["figures"], isinstance(strategy, cr.Beam))):
+    if not isinstance(strategy, cr.Beam) and not (as_json or is_chat or options["figures"]):
         _print_pieces(stream_many(lm, prompt, strategy, **how), lm, prompt, count)
     else:
         texts = (reply_many if is_chat else cr.generate_many)(lm, [prompt], strategy, **how)
@@ -136,7 +136,7 @@ def _figures(texts: Sequence[Generation]) -> dict[str, Any]:
     try:
         bleu = self_bleu(written)
     except MissingExtraError as error:
-        terminal_progress().note(error)
+        terminal_progress().note(str(error))
         bleu = None
     return {"texts": len(written), **asdict(variety_of(written)), "self_bleu": bleu}
 

@@ -1,7 +1,7 @@
 """How byte-level BPE learns its vocabulary, merge by merge: slow, obvious, and with the same merges as the library.
 
-Begin with single bytes. Again and again, count every pair of neighbours inside the words, and make the most
-frequent pair one new token.
+Begin with single bytes, or for a demonstration with characters. Again and again, count every pair of neighbours
+inside the words, and make the most frequent pair one new token.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from typing import TypeVar
 
 from chainrule.errors import TokenizerError
@@ -51,6 +51,53 @@ def count_pieces(blocks: Iterable[bytes]) -> Counter[str]:
     return words
 
 
+@dataclass(frozen=True)
+class Step:
+    """One step of learning: every pair of neighbours is counted, and one of them becomes a token."""
+
+    tokens: list[str]
+    """The vocabulary after the step, in the order of the ids; the new token is the last."""
+    pairs: Counter[tuple[int, int]]
+    """How often each pair of ids was there before the step."""
+    best: tuple[int, int]
+    """The pair that is merged."""
+    words: dict[str, list[int]]
+    """The tokens of each word after the step."""
+
+    def ranked(self) -> list[tuple[str, str, int]]:
+        """Return all pairs with their counts, in the order in which they would be merged."""
+        order = sorted(self.pairs, key=lambda pair: (-self.pairs[pair], pair))
+        return [(self.tokens[left], self.tokens[right], self.pairs[left, right]) for left, right in order]
+
+
+def merge_steps(words: Counter[str], alphabet: Iterable[str] | None = None, min_count: int = 2) -> Iterator[Step]:
+    """Yield the steps of BPE over words and their counts, until no pair occurs `min_count` times.
+
+    The first tokens are the characters of the words, or of an alphabet that has all of them.
+
+    >>> for step in merge_steps(Counter({"love": 2, "cats": 1})):
+    ...     print(step.ranked()[:2], step.tokens[-1], [step.tokens[i] for i in step.words["love"]])
+    [('l', 'o', 2), ('o', 'v', 2)] lo ['lo', 'v', 'e']
+    [('v', 'e', 2), ('lo', 'v', 2)] ve ['lo', 've']
+    [('lo', 've', 2), ('a', 't', 1)] love ['love']
+    """
+    tokens = sorted(set("".join(words)) if alphabet is None else alphabet)
+    number = {character: i for i, character in enumerate(tokens)}
+    spelled = {word: [number[character] for character in word] for word in words}
+    while True:
+        pairs: Counter[tuple[int, int]] = Counter()
+        for word, count in words.items():
+            for pair in pairwise(spelled[word]):
+                pairs[pair] += count
+        # the most frequent pair; among equals the one with the oldest tokens
+        best = min(pairs, key=lambda pair: (-pairs[pair], pair), default=None)
+        if best is None or pairs[best] < min_count:
+            return
+        spelled = {word: _merge(ids, best, len(tokens)) for word, ids in spelled.items()}
+        tokens = [*tokens, tokens[best[0]] + tokens[best[1]]]
+        yield Step(tokens, pairs, best, spelled)
+
+
 def learn_merges(words: Counter[str], vocab_size: int, min_count: int = 2) -> Iterator[Merge]:
     """Yield the merges, first to last, until the vocabulary is full or no pair occurs `min_count` times.
 
@@ -58,25 +105,9 @@ def learn_merges(words: Counter[str], vocab_size: int, min_count: int = 2) -> It
     ["'u' + 'g' -> 'ug' (8 times)", "'h' + 'ug' -> 'hug' (5 times)"]
     """
     byte_of = character_bytes()
-    tokens = [bytes([byte_of[character]]) for character in sorted(byte_of)]
-    number = {character: i for i, character in enumerate(sorted(byte_of))}
-    spelled = {word: [number[character] for character in word] for word in words}
-    while len(tokens) < vocab_size:
-        pairs: Counter[tuple[int, int]] = Counter()
-        for word, count in words.items():
-            for pair in zip(spelled[word], spelled[word][1:], strict=False):
-                pairs[pair] += count
-        if not pairs:
-            return
-        # the most frequent pair; among equals the one with the oldest tokens
-        best = min(pairs, key=lambda pair: (-pairs[pair], pair))
-        if pairs[best] < min_count:
-            return
-        for word in words:
-            spelled[word] = _merge(spelled[word], best, len(tokens))
-        left, right = best
-        tokens.append(tokens[left] + tokens[right])
-        yield Merge(tokens[left], tokens[right], pairs[best], len(tokens))
+    for step in islice(merge_steps(words, byte_of, min_count), max(0, vocab_size - len(byte_of))):
+        left, right = (bytes(byte_of[character] for character in step.tokens[i]) for i in step.best)
+        yield Merge(left, right, step.pairs[step.best], len(step.tokens))
 
 
 @dataclass(frozen=True)
