@@ -157,3 +157,40 @@ def test_a_list_of_words_is_the_vocabulary(run: Run, fails: Fails, toy: Path, tm
     assert "not for bpe" in fails("tokenize", toy, "--vocabulary", listed)
     assert "No such file" in fails("tokenize", toy, *words[:3], tmp_path / "none.txt")
     assert "--tokenizer bpe" in run("tokenize", toy, "--merges", "--vocabulary", listed).err
+
+
+def test_a_trace_begins_with_characters(run: Run) -> None:
+    first, second, *_ = run("tokenize", "love love cats", "--trace", "3", "--json").json
+    assert first["tokens"] == [*"acelostv"]
+    assert second["merged"] == {"left": "l", "right": "o", "count": 2}
+    assert len(second["pairs"]) == 6
+    assert second["text"] == [["lo", "v", "e"], ["lo", "v", "e"], ["c", "a", "t", "s"]]
+    shown = run("tokenize", "love love cats", "--trace", "9").out
+    assert "V_0: 8 characters: a c e l o s t v\ntext: l|o|v|e l|o|v|e c|a|t|s\n" in shown
+    assert "merge lo + ve -> love (2 times); V_3: 11 tokens\ntext: love love c|a|t|s\n" in shown
+    assert shown.endswith("no pair occurs 2 times any more\n")
+
+
+def test_tokenizers_are_compared_in_one_table(run: Run, tmp_path: Path) -> None:
+    train, test = tmp_path / "train.txt", tmp_path / "test.txt"
+    train.write_text("Henry is giving a lecture\n" * 3, encoding="utf-8")
+    test.write_text("henry is givin' a lecture\n", encoding="utf-8")
+    options = [train, "--compare", "word,char,bpe:260,byte", "--held-out", test]
+    rows = {one["tokenizer"]: one for one in run("tokenize", *options, "--json").json}
+    assert rows["word"]["unknown"] == 2  # henry and givin'
+    assert (rows["word"]["tokens"], rows["word"]["tokens_per_word"], rows["word"]["oov"]) == (5, 1, 2 / 5)
+    assert rows["char"]["tokens"] == rows["byte"]["tokens"] == len("henry is givin' a lecture")
+    assert rows["char"]["unknown"] == 2  # h and the apostrophe
+    assert rows["bpe:260"]["vocab_size"] == 262
+    assert rows["byte"]["bytes_per_token"] == 26 / 25
+    lowered = {one["tokenizer"]: one for one in run("tokenize", *options, "--lowercase", "--json").json}
+    assert lowered["word"]["unknown"] == 1
+    table = run("tokenize", *options).out
+    assert "of 5 words" in table and "40.00%" in table
+
+
+def test_ways_to_show_tokens_exclude_each_other(fails: Fails, toy: Path, tmp_path: Path) -> None:
+    assert "choose one of --show and --trace" in fails("tokenize", toy, "--show", "--trace", "2")
+    assert "--trace goes with --tokenizer bpe" in fails("tokenize", toy, "--trace", "2", "--tokenizer", "char")
+    assert "--compare writes no tokenizer" in fails("tokenize", toy, "--compare", "word", "--out", tmp_path / "a")
+    assert "--held-out goes with --compare" in fails("tokenize", toy, "--held-out", toy)

@@ -11,7 +11,14 @@ import pytest
 from chainrule.errors import TokenizerError
 from chainrule.text.builtin import builtin_documents
 from chainrule.tokens.subwords.library import byte_characters
-from chainrule.tokens.subwords.merges import Merge, count_pieces, learn_merges, replay_merges, spelled_words
+from chainrule.tokens.subwords.merges import (
+    Merge,
+    count_pieces,
+    learn_merges,
+    merge_steps,
+    replay_merges,
+    spelled_words,
+)
 from chainrule.tokens.subwords.tokenizer import SubwordTokenizer
 from chainrule.tokens.vocabulary import Limit
 
@@ -125,3 +132,38 @@ def test_only_bpe_is_replayed() -> None:
     tokenizer = SubwordTokenizer.train(iter([LOVE]), "wordpiece", Limit(top=600))
     with pytest.raises(TokenizerError, match="only BPE"):
         list(replay_merges(tokenizer, "love"))
+
+
+def test_steps_from_characters_have_the_librarys_merges() -> None:
+    """Without the 256 bytes, the alphabet is the characters of the words, and the merges are the library's."""
+    import tokenizers
+
+    words = Counter(b" ".join(builtin_documents("builtin:python"))[:20_000].decode().split())
+    library = tokenizers.Tokenizer(tokenizers.models.BPE())
+    library.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    size = len(set("".join(words))) + 60
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=size, min_frequency=2, show_progress=False)
+    library.train_from_iterator([" ".join(words.elements())], trainer)
+    theirs = [tuple(pair) for pair in json.loads(library.to_str())["model"]["merges"]]
+    ours = [tuple(step.tokens[i] for i in step.best) for step, _ in zip(merge_steps(words), theirs, strict=False)]
+    assert len(ours) == 60
+    assert ours == theirs
+
+
+def test_a_step_counts_every_pair_and_spells_the_words_anew() -> None:
+    """love twice and cats once, as a lecture has it: V_0 is the eight letters."""
+    first, second, *_ = merge_steps(Counter(["love", "love", "cats"]))
+    assert first.tokens == [*"acelostv", "lo"]
+    assert first.ranked() == [
+        ("l", "o", 2),
+        ("o", "v", 2),
+        ("v", "e", 2),
+        ("a", "t", 1),
+        ("c", "a", 1),
+        ("t", "s", 1),
+    ]
+    assert {word: [first.tokens[i] for i in ids] for word, ids in first.words.items()} == {
+        "love": ["lo", "v", "e"],
+        "cats": ["c", "a", "t", "s"],
+    }
+    assert second.ranked()[0] == ("v", "e", 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +13,7 @@ import click
 import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options import texts
-from chainrule.cli.output import console, number, print_json, print_table, terminal_progress
+from chainrule.cli.output import console, number, print_json, print_table, say, terminal_progress
 from chainrule.errors import CorpusError, FolderError
 
 if TYPE_CHECKING:
@@ -28,6 +30,18 @@ _COLOURS = tuple(f"black on bright_{name}" for name in ("cyan", "yellow", "green
 @opt.overwrite("a tokenizer or a FILE")
 @opt.option("--show", "Show the first lines with their tokens in colours.")
 @opt.option("--merges", "Show how BPE learns, merge by merge with its count.")
+@opt.option(
+    "--trace N",
+    "Show N steps of BPE that begins with the characters of the words: the pairs counted, the merge, and the text "
+    "after it.",
+    type=click.IntRange(1),
+)
+@opt.option(
+    "--compare NAME[:SIZE],...",
+    "Compare these tokenizers, learned from CORPUS, in one table: word,char,bpe:1000,wordpiece:1000.",
+    name="compared",
+)
+@texts.held_out_option("With --compare: measure the tokenizers on this text, not on CORPUS.")
 @opt.option("--lines N", "Lines or merges to show.", type=click.IntRange(1), default=20)
 @opt.executor_options
 @texts.corpus_options
@@ -37,30 +51,45 @@ def tokenize(
 ) -> None:
     """Learn a tokenizer from CORPUS, or take one from a folder, and show its tokens.
 
+    CORPUS can also be a text of several words itself, in quotes.
+
     \b
     chainrule tokenize corpus.txt --tokenizer bpe --vocab-size 1000 --show
     chainrule tokenize corpus.txt --merges
+    chainrule tokenize "love love cats" --trace 3
+    chainrule tokenize train.txt --compare word,char,bpe:1000 --held-out test.txt
     chainrule tokenize corpus.txt --tokenizer model --ids corpus.ids
     """
     from chainrule.system.disk import replaced_path, scratch_folder
     from chainrule.tokens.ids import check_ids_file
 
-    if bool(options["ids"]) + show + merges > 1:
-        raise click.UsageError("choose one of --ids, --show and --merges")
-    if options["executor"] != "embedded" and (show or merges):
-        raise click.UsageError("--show and --merges need no executor: leave out --executor")
-    if merges and options["out"]:
-        raise click.UsageError("--merges only shows how BPE learns: leave out --out, or --merges")
+    trace, compared = options["trace"], options["compared"]
+    ways = {"--ids": options["ids"], "--show": show, "--merges": merges, "--trace": trace, "--compare": compared}
+    chosen = [name for name, is_chosen in ways.items() if is_chosen]
+    if len(chosen) > 1:
+        raise click.UsageError(f"choose one of {' and '.join(chosen)}")
+    if options["executor"] != "embedded" and chosen and chosen != ["--ids"]:
+        raise click.UsageError(f"{chosen[0]} needs no executor: leave out --executor")
+    if options["out"] and chosen and chosen[0] in ("--merges", "--trace", "--compare"):
+        raise click.UsageError(f"{chosen[0]} writes no tokenizer: leave out --out, or {chosen[0]}")
+    if options["held_out"] and not compared:
+        raise click.UsageError("--held-out goes with --compare")
     if options["out"]:
         _check_folder(Path(options["out"]), overwrite)
     opt.check_new_file(options["ids"], "--ids", overwrite)
-    text = texts.open_corpus(options, *corpus)
+    text = texts.open_text(options, corpus[0]) if len(corpus) == 1 else texts.open_corpus(options, *corpus)
     if options["ids"]:
         check_ids_file(Path(options["ids"]), text)
-    if merges:
+    if compared:
+        _compare(text, compared, options, as_json)
+        return
+    if merges or trace:
         if options["tokenizer"] != "bpe" or options["vocabulary"]:
-            raise click.UsageError("only BPE merges: --merges goes with --tokenizer bpe")
-        _merges(text, options["vocab_size"], options["min_count"], lines, as_json)
+            raise click.UsageError(f"only BPE merges: {chosen[0]} goes with --tokenizer bpe")
+        if trace:
+            _trace(text, trace, options["min_count"], options["lowercase"], as_json)
+        else:
+            _merges(text, options["vocab_size"], options["min_count"], lines, as_json)
         text.note_losses(terminal_progress())
         return
     from chainrule.tokens.registry import write_tokenizer
@@ -104,6 +133,112 @@ def _merges(text: cr.Corpus, vocab_size: str | None, min_count: int, lines: int,
         rows.append([*pieces_of, f"{merge.count:,}", f"{merge.vocab_size:,}"])
     headings = "token", "left", "right", "count", "vocabulary"
     print_table(console(), headings, rows, title="256 bytes, and what is merged")
+
+
+def _trace(text: cr.Corpus, count: int, min_count: int, lowercase: bool, as_json: bool) -> None:
+    """Print the first steps of BPE from characters: all pairs, the merge, and the text after it."""
+    from chainrule.tokens.lowercase import lowered
+    from chainrule.tokens.subwords.merges import merge_steps
+
+    words: list[str] = []
+    for block in text.blocks():
+        words += (lowered(block) if lowercase else block).decode().split()
+    if not words:
+        raise CorpusError(f"{text.name} is empty")
+    steps = list(islice(merge_steps(Counter(words), min_count=max(2, min_count)), count))
+    first = sorted(set("".join(words)))
+    if as_json:
+        shown: list[dict[str, Any]] = [{"tokens": first, "text": [[*word] for word in words]}]
+        for step in steps:
+            pairs = [{"left": left, "right": right, "count": count} for left, right, count in step.ranked()]
+            spelled = [[step.tokens[i] for i in step.words[word]] for word in words]
+            shown.append({"pairs": pairs, "merged": pairs[0], "tokens": step.tokens, "text": spelled})
+        print_json(shown)
+        return
+    screen = console()
+    say(screen, f"V_0: {len(first)} characters: {' '.join(first)}")
+    say(screen, f"text: {_spelled(words, {word: [*word] for word in words})}")
+    for place, step in enumerate(steps, start=1):
+        ranked = step.ranked()
+        counted = ", ".join(f"{left}+{right} {count:,}" for left, right, count in ranked[:_PAIRS])
+        more = f", and {len(ranked) - _PAIRS:,} pairs more" if len(ranked) > _PAIRS else ""
+        left, right, times = ranked[0]
+        say(screen, f"\nstep {place}: {counted}{more}")
+        say(
+            screen,
+            f"merge {left} + {right} -> {left + right} ({times:,} times); V_{place}: {len(step.tokens):,} tokens",
+        )
+        tokens = {word: [step.tokens[i] for i in ids] for word, ids in step.words.items()}
+        say(screen, f"text: {_spelled(words, tokens)}")
+    if len(steps) < count:
+        say(screen, f"\nno pair occurs {max(2, min_count)} times any more")
+
+
+_PAIRS = 6  # of a step that are shown
+_TEXT = 70  # characters of the text that are shown
+
+
+def _spelled(words: list[str], tokens: Mapping[str, list[str]]) -> str:
+    """Return the beginning of a text with bars between the tokens of a word."""
+    shown: list[str] = []
+    length = 0
+    for word in words:
+        length += len(word) + 1
+        if shown and length > _TEXT:
+            return f"{' '.join(shown)} …"
+        shown.append("|".join(tokens[word]))
+    return " ".join(shown)
+
+
+def _compare(text: cr.Corpus, names: str, options: Mapping[str, Any], as_json: bool) -> None:
+    """Print a row for each tokenizer: its vocabulary, and what it makes of the text."""
+    from chainrule.system.disk import scratch_folder
+    from chainrule.tokens.ids import encode_corpus
+
+    held_out = options["held_out"] and texts.open_corpus(options, *options["held_out"])
+    measured = held_out or text
+    words = sum(len(block.split()) for block in measured.blocks())
+    found = []
+    for given in names.split(","):
+        name, _, size = (
+            given.rpartition(":") if given.rpartition(":")[2].rstrip("%").isdigit() else (given, "", None)
+        )
+        own = {"tokenizer": name, "vocab_size": size or options["vocab_size"], "vocabulary": None}
+        tokenizer = texts.tokenizer_choice({**options, **own}).sized_for(text).make(text, terminal_progress())
+        with scratch_folder() as folder:
+            encoded = encode_corpus(measured, tokenizer, folder / "ids", terminal_progress())
+            tokens = encoded.tokens - encoded.lines  # without line ends, which all have alike
+            unknown = encoded.unknown
+            found.append(
+                {
+                    "tokenizer": given,
+                    "vocab_size": tokenizer.vocab_size,
+                    "tokens": tokens,
+                    "tokens_per_word": tokens / max(1, words),
+                    "bytes_per_token": encoded.bytes / max(1, tokens),
+                    "unknown": unknown,
+                    "oov": unknown / max(1, tokens),
+                }
+            )
+            del encoded
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        [
+            str(one["tokenizer"]),
+            f"{one['vocab_size']:,}",
+            f"{one['tokens']:,}",
+            f"{one['tokens_per_word']:.3f}",
+            f"{one['bytes_per_token']:.3f}",
+            f"{one['unknown']:,}",
+            f"{one['oov']:.2%}",
+        ]
+        for one in found
+    ]
+    headings = ["tokenizer", "vocabulary", "tokens", "tokens/word", "bytes/token", "unknown", "OOV"]
+    print_table(console(), headings, rows)
+    say(console(), f"of {words:,} words; line ends are not counted as tokens")
 
 
 def _show(tokenizer: cr.Tokenizer, text: cr.Corpus, lines: int, as_json: bool) -> None:
