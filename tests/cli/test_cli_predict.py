@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -9,6 +10,7 @@ import re
 import select
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from prompt_toolkit.output import DummyOutput
 
 from chainrule.cli.output.typing import TypedLine, typed_lines
 
-from .running import Fails, Run, strict_json
+from .running import Fails, Ran, Run, strict_json
 
 
 def suggest(text: str) -> list[tuple[str, str]]:
@@ -149,3 +151,38 @@ def test_bad_input_is_one_line(fails: Fails, model: Path, tmp_path: Path) -> Non
     assert "no such file" in fails("predict", model, "--evaluate", tmp_path / "none")
     (tmp_path / "empty.txt").write_text("\n")
     assert "the text is empty" in fails("predict", model, "--evaluate", tmp_path / "empty.txt")
+
+
+@pytest.fixture
+def play(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    """A verb in this process, with these lines on standard input."""
+
+    def play(answers: str, *words: object) -> Ran:
+        monkeypatch.setattr("sys.stdin", io.StringIO(answers))
+        return run(*words)
+
+    return play
+
+
+def test_games_are_played_in_a_pipe(play: Callable[..., Ran], model: Path, tmp_path: Path) -> None:
+    lines = tmp_path / "lines.txt"
+    lines.write_text("i love cats and you love mice\n", encoding="utf-8")
+    game = ["predict", model, "--game", "shannon", "--text", lines, "--rounds", "2"]
+    found = play("cats\n\n", *game, "--json").json
+    assert found["guesses"] == [1, -1]  # "and" is unknown to the model, and is left out
+    shown = play("mice\ncats\nyou\n", *game).out
+    assert "i love…" in shown and "right, guess 2: cats" in shown
+    assert "2 words" in shown
+    quiz = play("a\n", "predict", model, "--game", "quiz", "--text", lines).out
+    assert "1. Which is real?" in quiz and "95 % interval" in quiz
+    questions = ["predict", model, "--game", "questions", "--prompt", "i"]
+    asked = play("y\n" * 9, *questions, "--json").json
+    assert asked["entropy"] <= asked["expected"] < asked["entropy"] + 1
+    assert "there was no answer" in play("", *questions).err
+
+
+def test_games_refuse_what_does_not_belong_to_them(fails: Fails, model: Path, corpus: Path) -> None:
+    assert "takes --text, and no --prompt" in fails("predict", model, "--game", "quiz")
+    assert "several are for --game quiz" in fails("predict", model, model, "--game", "shannon", "--text", corpus)
+    assert "go with --game" in fails("predict", model, "--text", corpus)
+    assert "has no rounds" in fails("predict", model, "--game", "questions", "--prompt", "i", "--rounds", "2")

@@ -6,6 +6,7 @@ pairs.py       minimal pairs: how often a model prefers the right one of two sen
 filtering/     the fluent part of a corpus: documents of low perplexity
 prediction.py  suggestions while typing: the keystrokes that they save
 anomaly.py     the least likely lines of a log, and the tokens that make them so
+games.py       Shannon's guessing game, twenty questions, and real text against generated text
 objects.py     the JSON objects of a file, each with its place for errors
 """
 
