@@ -66,9 +66,36 @@ def test_records_are_written_and_printed_alike(run: Run, networks: dict[str, Pat
     written = out.read_text(encoding="utf-8")
     assert run(*words, "--overwrite", "--json").out == written
     records = [strict_json(line) for line in written.splitlines()]
-    assert {record["what"] for record in records} == {"prediction", "gradient_norm", "gate"}
+    assert {record["what"] for record in records} == {"prediction", "gradient_norm", "gradient_norm_alone", "gate"}
     found = cr.diagnose(as_tape_model(cr.load(networks["lstm"])), "we love cats")
     assert records == [json.loads(json.dumps(record)) for record in found.records()]
+
+
+def test_several_models_are_in_one_picture(
+    run: Run, fails: Fails, networks: dict[str, Path], tmp_path: Path
+) -> None:
+    picture, out, (elman, lstm) = tmp_path / "g.svg", tmp_path / "g.jsonl", (networks["elman"], networks["lstm"])
+    ran = run("diagnose", elman, lstm, "we love cats", "--svg", picture, "--out", out)
+    assert (ran.code, ran.err) == (0, "")
+    assert f"{elman}:" in ran.out and f"{lstm}:" in ran.out and "c, layer 0 by gates alone" in ran.out
+    content = picture.read_text(encoding="utf-8")
+    assert f"{elman}: h, layer 1</text>" in content and f"{lstm}: c, layer 0</text>" in content
+    assert {strict_json(line)["model"] for line in out.read_text().splitlines()} == {str(elman), str(lstm)}
+    assert "is a folder: the last argument is the TEXT" in fails("diagnose", elman, lstm)
+    assert run("diagnose", elman, lstm, "--prompt", "we love").code == 0
+    assert "g.svg exists" in fails("diagnose", elman, "we love cats", "--svg", picture)
+
+
+def test_a_recurrent_matrix_is_scaled(run: Run, fails: Fails, networks: dict[str, Path]) -> None:
+    records = [
+        strict_json(line)
+        for line in run(
+            "diagnose", networks["elman"], "we love cats", "--scale-recurrent", 0.5, "--json"
+        ).out.splitlines()
+    ]
+    alone = [one["value"] for one in records if one["what"] == "gradient_norm_alone" and one["layer"] == 1]
+    assert 0 < alone[0] <= 0.5 * alone[1] <= 0.25 * alone[2]
+    assert "no recurrent matrix" in fails("diagnose", networks["transformer"], "we love", "--scale-recurrent", 0.5)
 
 
 def test_notes_say_what_was_left_out(run: Run, networks: dict[str, Path]) -> None:

@@ -255,3 +255,23 @@ def test_a_prompt_is_text_before_the_token_that_is_predicted(
         == run("explain", folder, "we love cats").out
     )
     assert "give a TEXT in quotes" in fails("explain", folder, "we love", "--prompt", "we")
+
+
+def test_a_head_is_printed_and_drawn(run: Run, fails: Fails, networks: dict[str, Path], tmp_path: Path) -> None:
+    picture, words = tmp_path / "head.svg", ("explain", networks["transformer"], "we love cats")
+    ran = run(*words, "--head", "0.1", "--svg", picture)
+    assert (ran.code, ran.err) == (0, "")
+    (record,) = run(*words, "--head", "0.1", "--json").json["attention"]
+    assert (record["layer"], record["head"], record["token"]) == (0, 1, "love")
+    assert ran.out.startswith("layer 0, head 1: attention of love, with the query q = (")
+    for one in record["tokens"]:
+        (row,) = (line for line in ran.out.splitlines() if line.startswith(one["token"]))
+        assert f" {one['score']:.4f} " in row and f" {one['weight']:.4f} " in row
+        assert f"weight, {one['token']}: {one['weight']:.4g}".replace("<", "&lt;").replace(">", "&gt;") in (
+            picture.read_text(encoding="utf-8")
+        )
+    assert ET.parse(picture).getroot().tag.endswith("svg")
+    assert len(run(*words, "--json").json["attention"]) == 2
+    assert "there is no head 1.0: the layers are 0 to 0, the heads of each 0 to 1" in fails(*words, "--head", "1.0")
+    assert "'1' is not a layer and a head, such as 0.1" in fails(*words, "--head", "1")
+    assert "no attention" in fails("explain", networks["elman"], "we love cats", "--head", "0.0")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from torch.nn import functional
 from chainrule.autodiff.tape_model import kinds_on_tape
 from chainrule.contract import kinds
 from chainrule.errors import DiagnosisError
-from chainrule.explanation.diagnosis import Diagnosis, diagnose
+from chainrule.explanation.diagnosis import Diagnosis, diagnose, gradients_picture, with_recurrent_norm
 from chainrule.inference.neural_model import NeuralModel
 from chainrule.networks.bag_of_words import BagOfWords
 from chainrule.networks.feedforward import Feedforward
@@ -304,6 +306,69 @@ def test_through_the_cell_only_the_forget_gate_multiplies() -> None:
     assert product_H.max() < 1
 
 
+@pytest.mark.parametrize("norm", [0.5, 1.2])
+def test_recurrent_matrices_are_scaled_to_a_norm(norm: float) -> None:
+    """The start of an Elman network is orthogonal: U alone leaves norm^k of the gradient after k steps."""
+    lm = recurrent("elman", layers=1, hidden=16)
+    before = diagnose(lm, LONG)
+    found = diagnose(lm, LONG, recurrent_norm=norm)
+    (alone_T,) = found.alone["h"]
+    np.testing.assert_allclose(alone_T / alone_T[-1], norm ** np.arange(STEPS)[::-1], rtol=1e-4)
+    # tanh only shrinks: no gradient is above what U alone would leave
+    assert (found.state_gradients["h"][0] <= alone_T * (1 + 1e-9)).all()
+    np.testing.assert_array_equal(diagnose(lm, LONG).embedding_gradient_T, before.embedding_gradient_T)
+
+
+def test_each_gate_has_a_matrix_of_that_norm() -> None:
+    matrices = with_recurrent_norm(recurrent("lstm"), 0.7).network.recurrent_matrices()
+    assert len(matrices) == 2 * 4
+    assert [np.linalg.norm(one, ord=2) for one in matrices] == pytest.approx([0.7] * 8, rel=1e-5)
+
+
+def test_only_recurrent_matrices_are_scaled() -> None:
+    with pytest.raises(DiagnosisError, match="kind transformer has no recurrent matrix to scale"):
+        diagnose(transformer(), TEXT, recurrent_norm=0.5)
+    with pytest.raises(DiagnosisError, match="should be above 0, not 0"):
+        diagnose(recurrent("elman"), TEXT, recurrent_norm=0)
+
+
+@pytest.mark.parametrize(("cell", "state", "gate"), [("lstm", "c", "forget"), ("gru", "h", "update")])
+def test_what_the_gates_alone_leave(cell: str, state: str, gate: str) -> None:
+    """By hand from the gates: the product over the later steps, in each unit."""
+    lm = recurrent(cell, learned_start=True)
+    found = diagnose(lm, TEXT)
+    assert list(found.alone) == [state]
+    for layer, norms_T in enumerate(found.alone[state]):
+        gates_TH = found.gates[gate][layer]
+        assert norms_T[-1] == pytest.approx(found.state_gradients[state][layer, -1])
+        products_TH = [np.prod(gates_TH[step + 1 :], axis=0) for step in range(len(gates_TH))]
+        for norm, product_H in zip(norms_T, products_TH, strict=True):
+            assert product_H.min() * norms_T[-1] <= norm <= product_H.max() * norms_T[-1] * (1 + 1e-9)
+    records = [one for one in found.records() if one["what"] == "gradient_norm_alone"]
+    assert len(records) == 2 * len(found.tokens) and {one["by"] for one in records} == {"gates"}
+
+
+def test_through_the_cell_alone_is_the_gradient_if_there_is_no_other_way() -> None:
+    """With U = 0, only the forget gates and each step's own output lead back to a cell."""
+    found = diagnose(with_recurrent_weights("lstm", 0.0, forget=4.0), LONG)
+    np.testing.assert_allclose(found.state_gradients["c"], found.alone["c"], rtol=1e-9)
+
+
+def test_gradients_of_several_models_are_in_one_picture() -> None:
+    models = {"plain": recurrent("elman"), "gated": recurrent("lstm"), "seeing <all>": transformer(preset="gpt2")}
+    picture = gradients_picture({name: diagnose(lm, TEXT) for name, lm in models.items()})
+    assert ET.fromstring(picture).tag.endswith("svg")
+    names = re.findall(r'<text x="96" y="[0-9]+">(.*?)</text>', picture)
+    assert names == [
+        *(f"plain: h, layer {n}{by}" for by in ("", " by U alone") for n in (0, 1)),
+        *(f"gated: {state}, layer {n}" for state in "hc" for n in (0, 1)),
+        *(f"gated: c, layer {n} by gates alone" for n in (0, 1)),
+        "seeing &lt;all&gt;: embedding",
+    ]
+    assert picture.count("<circle") == 10 * len(names)
+    assert "embedding" in diagnose(models["plain"], TEXT).svg()
+
+
 # -- texts and records --------------------------------------------------------------------------------------
 
 
@@ -313,8 +378,8 @@ def test_records_hold_all_figures(tmp_path: Path) -> None:
     lines = (tmp_path / "records.jsonl").read_text(encoding="utf-8").splitlines()
     records = [json.loads(line) for line in lines]
     assert records == list(found.records())
-    # a prediction; 10 steps of embeddings, of 2 layers of h and c, and of 4 gates in 2 layers
-    assert len(records) == 1 + 10 + 10 * 2 * 2 + 10 * 4 * 2
+    # a prediction; 10 steps of embeddings, of 2 layers of h, c and c by gates alone, and of 4 gates in 2 layers
+    assert len(records) == 1 + 10 + 10 * 2 * 3 + 10 * 4 * 2
     assert records[0] == {"what": "prediction", "step": 10, "token": "c", "nats": found.nats}
     value = found.state_gradients["c"][1, 3]
     norm = {"what": "gradient_norm", "layer": 1, "state": "c", "step": 3, "token": "c", "value": value}

@@ -270,3 +270,33 @@ def test_a_stream_is_explained_from_where_it_begins() -> None:
     state = lm.extend(lm.start(1), np.asarray([lm.tokenizer.encode("cats")]))
     likely = to_numpy(lm.next_log_probs(state))[0, lm.tokenizer.encode("chase")[0]]
     assert found.nats == pytest.approx(-likely, rel=1e-5)
+
+
+@pytest.mark.parametrize("engine", ["tape", "torch"])
+@pytest.mark.parametrize("design", [{"preset": "lecture"}, {"kv_heads": 1}, {"positions": "alibi"}], ids=str)
+def test_the_numbers_of_a_head_are_those_of_attention(corpus: Path, engine: str, design: dict[str, Any]) -> None:
+    """Recomputed from the parts: scores from q and k, weights from scores, the mean from weights and values."""
+    sizes = {"width": 8, "heads": 2, "layers": 2, "window": 6}
+    lm = cr.train("transformer", corpus, steps=2, engine=engine, **{**sizes, **design}, tokenizer="word")
+    found, diagnosis = explain(lm, "cats chase mice cats"), cr.diagnose(lm, "cats chase mice cats")
+    records = found.record()["attention"]
+    assert [(one["layer"], one["head"]) for one in records] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    for record in records:
+        layer, head = record["layer"], record["head"]
+        q_K = np.array(record["query"])
+        k_TK, v_TK = (np.array([one[name] for one in record["tokens"]]) for name in ("key", "value"))
+        scores_T, weights_T = (np.array([one[name] for one in record["tokens"]]) for name in ("score", "weight"))
+        assert [one["token"] for one in record["tokens"]] == ["<s>", "cats", "chase", "mice"]
+        bias_T = -np.arange(4)[::-1] * 2.0 ** (-4 * (head + 1)) if design.get("positions") == "alibi" else 0
+        np.testing.assert_allclose(scores_T, k_TK @ q_K / np.sqrt(4) + bias_T, atol=1e-4)
+        np.testing.assert_allclose(weights_T, np.exp(scores_T) / np.exp(scores_T).sum(), rtol=1e-9)
+        np.testing.assert_allclose(record["mean"], weights_T @ v_TK, atol=1e-5)
+        assert diagnosis.attention_LHTT is not None
+        np.testing.assert_allclose(weights_T, diagnosis.attention_LHTT[layer, head, -1], atol=1e-6)
+        assert np.abs(v_TK).max() > 0.01
+
+
+def test_a_head_that_there_is_not_is_refused(lm: LanguageModel) -> None:
+    with pytest.raises(DiagnosisError, match="no attention: queries, keys and values are parts of a Transformer"):
+        explain(lm, "cats chase mice").head()
+    assert explain(lm, "cats chase mice").record()["attention"] == []

@@ -9,6 +9,7 @@ In reading order:
     networks.py      the explanation of a network: its graph, and the gradients that flow back
     pictures/        one prediction drawn as a graph, with the gradients that flow back
     following.py     one token on its way through a Transformer
+    attention.py     the attention of one token by one head, number by number
     diagnosis.py     `diagnose`: gradients through time, gates and attention weights of a network, and their tables
     torch_trace.py   the diagnosis of a torch network that the tape does not compute
     neighbours.py    `neighbours`: the tokens whose vectors in a network's table are most alike

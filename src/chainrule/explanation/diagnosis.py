@@ -7,6 +7,7 @@ it takes the model, the ids that are read, and the id that is predicted, and ret
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +18,10 @@ from typing import Any
 import numpy as np
 
 from chainrule.autodiff import (
+    Add,
     Embedding,
     Module,
+    Multiply,
     Scale,
     ScaledDotProductAttention,
     Slice,
@@ -36,6 +39,7 @@ from chainrule.explanation.reading import ids_and_target
 from chainrule.folder import to_json
 from chainrule.system.disk import replaced_file
 from chainrule.system.display import Part, ResultTable, number, to_html
+from chainrule.system.pictures import curves_picture, linear_axis, log_axis
 from chainrule.system.plugins import import_object
 from chainrule.system.progress import Reports, as_progress
 
@@ -59,6 +63,10 @@ class Trace:
     """||∂L/∂h_t|| as "h", for an LSTM also ||∂L/∂c_t|| as "c", each [L, T]. Empty if nothing is recurrent."""
     gates: Mapping[str, list[np.ndarray]] = field(default_factory=dict)
     """The values of gates by name, then layer: [T, H]. Empty if there are none."""
+    alone: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """What one factor alone would leave of the last step's gradient, [L, T], by state: the gates that carry it,
+    ||∂L/∂c_T ⊙ f_T ⊙ ... ⊙ f_{t+1}|| ("c" of an LSTM or QRNN, "h" of a GRU), or the recurrent matrix U,
+    ||∂L/∂h_T U^(T-t)|| ("h" of an Elman network)."""
     attention_LHTT: np.ndarray | None = None
     """Attention weights of each query (the third axis) over the keys (the last axis). None without attention."""
     states: Mapping[str, list[np.ndarray]] = field(default_factory=dict)
@@ -109,9 +117,15 @@ class Diagnosis(Trace):
         norms: list[tuple[dict[str, Any], np.ndarray]] = [({"state": "embedding"}, self.embedding_gradient_T)]
         for name, norms_LT in self.state_gradients.items():
             norms += [({"layer": layer, "state": name}, norms_T) for layer, norms_T in enumerate(norms_LT)]
-        for of, norms_T in norms:
-            for step, token in enumerate(self.tokens):
-                yield {"what": "gradient_norm", **of, "step": step, "token": token, "value": float(norms_T[step])}
+        alone = [
+            ({"layer": layer, "state": name, "by": self.alone_by}, norms_T)
+            for name, norms_LT in self.alone.items()
+            for layer, norms_T in enumerate(norms_LT)
+        ]
+        for what, rows in (("gradient_norm", norms), ("gradient_norm_alone", alone)):
+            for of, norms_T in rows:
+                for step, token in enumerate(self.tokens):
+                    yield {"what": what, **of, "step": step, "token": token, "value": float(norms_T[step])}
         for name, layers in self.gates.items():
             for layer, values_TH in enumerate(layers):
                 for step, (token, values_H) in enumerate(zip(self.tokens, values_TH, strict=True)):
@@ -123,6 +137,23 @@ class Diagnosis(Trace):
                 # keys after the query have no weight
                 weights = _rounded(self.attention_LHTT[layer, head, query, : query + 1])
                 yield {"what": "attention", **place, "weights": weights}
+
+    @property
+    def alone_by(self) -> str:
+        """The factor of `alone`: the gates of a network that has some, or the recurrent matrix U."""
+        return "gates" if self.gates else "U"
+
+    def curves(self) -> dict[str, np.ndarray]:
+        """The norms of the gradients by name, each [T]: embeddings, states by layer, and what is in `alone`."""
+        found = {"embedding": self.embedding_gradient_T}
+        for ending, norms in (("", self.state_gradients), (f" by {self.alone_by} alone", self.alone)):
+            for name, norms_LT in norms.items():
+                found |= {f"{name}, layer {n}{ending}": norms_T for n, norms_T in enumerate(norms_LT)}
+        return found
+
+    def svg(self) -> str:
+        """The norms of the gradients against the distance from the last step, by logarithms: an SVG file."""
+        return gradients_picture({"": self})
 
     def save(self, path: str | Path) -> None:
         """Write the records to a file as JSON, one per line."""
@@ -138,11 +169,13 @@ def diagnose(
     after: bool = False,
     token: int | None = None,
     longest: int = LONGEST,
+    recurrent_norm: float | None = None,
     progress: Reports = False,
 ) -> Diagnosis:
     """Diagnose a network while it reads a text and predicts its last token, the `token`-th, or the one `after` it.
 
-    At most the last `longest` tokens are read, and no more than the network's window holds.
+    At most the last `longest` tokens are read, and no more than the network's window holds. With `recurrent_norm`,
+    the recurrent matrix of each gate and layer is first scaled to that spectral norm; the model is not changed.
 
     >>> import chainrule as cr
     >>> corpus = cr.Corpus.from_text("i love cats\\ni love dogs\\n")
@@ -158,6 +191,8 @@ def diagnose(
         raise DiagnosisError(
             f"a model of the kind {lm.kind} has nothing to differentiate; the kinds that have are {known}"
         )
+    if recurrent_norm is not None:
+        lm = with_recurrent_norm(lm, recurrent_norm)
     window = getattr(getattr(lm, "network", None), "window", None)
     most = min(longest, window or longest)
     ids, target = ids_and_target(lm, text, as_progress(progress), after=after, token=token, longest=most)
@@ -170,6 +205,25 @@ def diagnose(
 def is_diagnosed(lm: LanguageModel) -> bool:
     """Return True if a model declares the function that diagnoses it."""
     return hasattr(lm, "diagnosed_by")
+
+
+def with_recurrent_norm(lm: LanguageModel, norm: float) -> TapeModel:
+    """Return a copy of a model whose recurrent matrices, one for each gate and layer, have this spectral norm.
+
+    ||U|| bounds what one step back does to the gradient of an Elman network: below 1 it must vanish, above 1 it may
+    explode.
+    """
+    if not norm > 0:
+        raise DiagnosisError(f"the norm of a recurrent matrix should be above 0, not {norm:g}")
+    model = copy.copy(as_tape_model(lm))
+    before = model.network
+    tensors = {name: parameter.out_tensor.copy() for name, parameter in before.parameters.items()}
+    model.network = type(before)(before.config, before.vocab_size, before.bos, tensors)
+    if not (matrices := model.network.recurrent_matrices()):
+        raise DiagnosisError(f"a model of the kind {lm.kind} has no recurrent matrix to scale")
+    for matrix in matrices:
+        matrix *= norm / np.linalg.norm(matrix, ord=2)
+    return model
 
 
 def trace_network(lm: LanguageModel, ids: list[int], target: int) -> Trace:
@@ -195,6 +249,14 @@ def trace_network(lm: LanguageModel, ids: list[int], target: int) -> Trace:
         if one.gate:
             gates.setdefault(one.gate, []).append(one)
     attention = [one.weights for one in modules if isinstance(one, ScaledDotProductAttention)]
+    matrices = [matrix.astype(np.float64) for matrix in network.recurrent_matrices()]
+    alone = {}
+    for name, found in states.items():
+        layers = [found[first : first + steps] for first in range(0, len(found), steps)]
+        if _carrying_gate(found[-1]) is not None:
+            alone[name] = np.stack([_left_by_gates(layer) for layer in layers])
+        elif len(matrices) == len(layers):  # one matrix for each layer: no gates
+            alone[name] = np.stack([_left_by_matrix(*both) for both in zip(layers, matrices, strict=True)])
     # learned first states may come before the embeddings, which are scaled where the table is tied to the head
     place = next(n for n, module in enumerate(modules) if isinstance(module, Embedding))
     embedded, second = modules[place : place + 2]
@@ -211,6 +273,7 @@ def trace_network(lm: LanguageModel, ids: list[int], target: int) -> Trace:
             for letter, found in states.items()
         },
         _over_time(gates, steps),
+        alone,
         # heads that share keys stand in two axes of a module, here in one
         np.stack([weights.reshape(-1, steps, steps) for weights in attention]) if attention else None,
         _over_time(states, steps),
@@ -218,6 +281,37 @@ def trace_network(lm: LanguageModel, ids: list[int], target: int) -> Trace:
         logits_V - logits_V[target] - float(loss.out_tensor),
         follow(network, modules, embedded) if isinstance(network, TapeTransformer) else None,
     )
+
+
+def _carrying_gate(state: Module) -> Module | None:
+    """The gate g of a state s_t = g ⊙ s_{t-1} + ...; None if the state is made in another way."""
+    for product in state.in_modules if isinstance(state, Add) else ():
+        if isinstance(product, Multiply):
+            gate, before = product.in_modules
+            # i ⊙ g adds what is new: both are gates
+            if isinstance(gate, Module) and gate.gate and not getattr(before, "gate", ""):
+                return gate
+    return None
+
+
+def _left_by_matrix(states: Sequence[Module], U: np.ndarray) -> np.ndarray:
+    """||∂L/∂h_T U^(T-t)|| of the states of one layer at each step, [T]."""
+    left, norms = _gradient(states[-1]), []
+    for _ in states:
+        norms.append(float(np.linalg.norm(left)))
+        left = left @ U
+    return np.array(norms[::-1])
+
+
+def _left_by_gates(states: Sequence[Module]) -> np.ndarray:
+    """||∂L/∂s_T ⊙ g_T ⊙ ... ⊙ g_{t+1}|| of the states of one layer at each step, [T]."""
+    left, norms = _gradient(states[-1]), []
+    for state in reversed(states):
+        norms.append(float(np.linalg.norm(left)))
+        gate = _carrying_gate(state)
+        assert gate is not None  # all steps of a layer are made alike
+        left = left * gate.out_tensor
+    return np.array(norms[::-1])
 
 
 def _over_time(modules: Mapping[str, list[Module]], steps: int) -> dict[str, list[np.ndarray]]:
@@ -258,13 +352,33 @@ def _rounded(values: np.ndarray) -> list[float]:
     return rounded
 
 
+# -- the picture of several models -----------------------------------------------------------------------------
+
+
+def gradients_picture(diagnoses: Mapping[str, Diagnosis]) -> str:
+    """The norms of gradients against the distance from the last step, of one or more models, as an SVG file.
+
+    Of several models only the states are drawn, with what is in `Trace.alone`; of a network without states, the
+    embeddings.
+    """
+    curves = []
+    for model, found in diagnoses.items():
+        norms = found.curves()
+        if len(diagnoses) > 1 and len(norms) > 1:
+            del norms["embedding"]
+        for name, norms_T in norms.items():
+            points = [(float(distance), float(norm)) for distance, norm in enumerate(norms_T[::-1])]
+            curves.append((f"{model}: {name}" if model else name, points))
+    x = linear_axis("distance in steps from the last token read", [at for _, points in curves for at, _ in points])
+    y = log_axis("norm of the gradient", [norm for _, points in curves for _, norm in points])
+    return curves_picture("Gradients through time", curves, x, y)
+
+
 # -- tables: each row has a line of blocks over the steps --------------------------------------------------
 
 
 def _gradients(found: Diagnosis, width: int) -> list[Part]:
-    norms = {"embedding": found.embedding_gradient_T}
-    for name, norms_LT in found.state_gradients.items():
-        norms |= {f"{name}, layer {layer}": norms_T for layer, norms_T in enumerate(norms_LT)}
+    norms = found.curves()
     seen = [norm for norms_T in norms.values() for norm in norms_T if 0 < norm < math.inf] or [1.0]
     least, most = min(seen), max(seen)
     rows = []

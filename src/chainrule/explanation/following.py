@@ -18,6 +18,34 @@ from chainrule.autodiff.networks.transformer import TapeTransformer
 
 
 @dataclass(frozen=True, eq=False)
+class Attended:
+    """The attention of the last token in one layer: its queries against the keys, and the mean of the values."""
+
+    query_HK: np.ndarray
+    keys_HTK: np.ndarray
+    """The keys of all tokens; heads that share keys have the same."""
+    values_HTK: np.ndarray
+    scores_HT: np.ndarray
+    """q·k / sqrt(K), with the bias of positions, for each token that it may look at."""
+    weights_HT: np.ndarray
+    """The softmax of the scores."""
+
+
+def attended_by_last(attention: ScaledDotProductAttention) -> Attended:
+    """Return what the last of the tokens, which are all keys and queries, attended to; the arrays are copies."""
+    heads = attention.weights.reshape(-1, *attention.weights.shape[-2:])
+    q_HTK, k_HTK, v_HTK = (
+        # heads that share keys and values stand in two axes
+        np.repeat(one, len(heads) // len(one), axis=0)
+        for one in (node.out_tensor.reshape(-1, *node.out_tensor.shape[-2:]) for node in attention.in_modules)
+    )
+    scores_HT = np.einsum("hk,htk->ht", q_HTK[:, -1], k_HTK) / np.sqrt(q_HTK.shape[-1])
+    if attention.bias is not None:
+        scores_HT = scores_HT + attention.bias.reshape(-1, *attention.bias.shape[-2:])[:, -1]
+    return Attended(q_HTK[:, -1], k_HTK, v_HTK, scores_HT, heads[:, -1].copy())
+
+
+@dataclass(frozen=True, eq=False)
 class FollowedBlock:
     """What one block does to the last token."""
 
@@ -100,23 +128,15 @@ def _block(
 ) -> FollowedBlock:
     config = network.config
     H, K = config.heads, config.head_size
-    q_HTK, k_HTK, v_HTK = (
-        # heads that share keys and values stand in two axes
-        np.repeat(one, H // len(one), axis=0)
-        for one in (node.out_tensor.reshape(-1, *node.out_tensor.shape[-2:]) for node in attended.in_modules)
-    )
-    scores_HT = np.einsum("hk,htk->ht", q_HTK[:, -1], k_HTK) / np.sqrt(K)
-    bias = getattr(attended, "bias", None)
-    if bias is not None:
-        scores_HT = scores_HT + bias.reshape(H, *bias.shape[-2:])[:, -1]
+    last = attended_by_last(attended)
     # z = W_out [A_1; ...; A_H]: head h adds its own columns of W_out times A_h
     taken_HK = _last(mixed.in_modules[0]).reshape(H, K)
     columns_DHK = mixed.in_modules[1].out_tensor.reshape(-1, H, K)
     return FollowedBlock(
-        query_HK=q_HTK[:, -1],
-        key_HK=k_HTK[:, -1],
-        value_HK=v_HTK[:, -1],
-        scores_HT=scores_HT,
+        query_HK=last.query_HK,
+        key_HK=last.keys_HTK[:, -1],
+        value_HK=last.values_HTK[:, -1],
+        scores_HT=last.scores_HT,
         head_norms_H=np.linalg.norm(np.einsum("dhk,hk->hd", columns_DHK, taken_HK), axis=-1),
         attention_D=_last(mixed),
         middle_D=_last(middle),

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.autodiff import Tape, no_grad
+from chainrule.autodiff import ScaledDotProductAttention, Tape, no_grad
 from chainrule.autodiff.tape_model import as_tape_model
 from chainrule.contract.lm import LanguageModel, start_token
+from chainrule.explanation.attention import HeadOfToken, head_of_token
 from chainrule.explanation.explanation import Explanation, most_likely
+from chainrule.explanation.following import Attended, attended_by_last
 from chainrule.explanation.pictures.drawing import to_svg
 from chainrule.explanation.pictures.graph import Graph, GraphNode, differentiate
 from chainrule.explanation.pictures.prediction import Prediction
@@ -30,6 +32,12 @@ class NetworkExplanation(Explanation):
     shown: int
     """The number of last tokens in the graph; a recurrent network starts from the state before them."""
     graph: Graph
+    attended: tuple[Attended, ...] = ()
+    """The attention of the last token in each layer; empty if the network has no attention."""
+
+    def head(self, layer: int = 0, head: int = 0) -> HeadOfToken:
+        """Return query, keys, scores, weights and values of the last token in one head; both count from 0."""
+        return head_of_token(self.attended, self.tokens[-self.shown :], layer, head)
 
     @property
     def title(self) -> str:
@@ -91,6 +99,11 @@ class NetworkExplanation(Explanation):
             "shown": self.shown,
             "nodes": [{**vars(node), "shape": list(node.shape)} for node in self.graph.nodes],
             "edges": [vars(edge) for edge in self.graph.edges],
+            "attention": [
+                self.head(layer, head).record()
+                for layer, attended in enumerate(self.attended)
+                for head in range(len(attended.query_HK))
+            ],
         }
 
 
@@ -120,6 +133,8 @@ def explain_network(
             memory = network.read(np.array([before])).memory
     with Tape() as tape:
         found = Prediction(network, shown, target, lambda token: word(model.tokenizer, token), memory)
+        attention = (one for one in tape.modules if isinstance(one, ScaledDotProductAttention))
+        attended = tuple(map(attended_by_last, attention))
         nats, logits_V = float(found.loss.out_tensor), found.logits.out_tensor
         graph = differentiate(tape, found.symbols)
     return NetworkExplanation(
@@ -131,4 +146,5 @@ def explain_network(
         likely=most_likely(model, logits_V - logits_V[target] - nats),
         shown=len(shown),
         graph=graph,
+        attended=attended,
     )

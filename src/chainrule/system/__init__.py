@@ -2,6 +2,7 @@
 
 disk/         files that are written whole or not at all; locks; tables of results
 display.py    results as a terminal prints them and a notebook shows them: numbers, tables, coloured texts
+pictures.py   small pictures as SVG files: curves, and tables as coloured cells
 devices.py    the devices that networks compute on, and the peak memory of a piece of work
 parallel.py   work on all cores
 threads.py    as many threads for matrix products as pay

@@ -96,6 +96,10 @@ class TapeNetwork(ABC):
         """E: a vector for each token."""
         return self.parameters["embedding.weight"]
 
+    def recurrent_matrices(self) -> list[Array]:
+        """The matrices that multiply the state before, one for each gate and layer: parts of the parameters."""
+        return []
+
     @property
     def scale(self) -> float:
         """The factor that vectors are multiplied by at the lookup: a table tied to the head has small numbers."""

@@ -69,6 +69,10 @@ class TapeRecurrent(TapeNetwork):
                 else:
                     gate[:] = randomness.uniform(-1, 1, gate.shape) * math.sqrt(6 / sum(gate.shape))
 
+    def recurrent_matrices(self) -> list[Array]:
+        found = (one.out_tensor for name, one in self.parameters.items() if "weight_hh" in name)
+        return [gate for weight in found for gate in np.split(weight, GATES[self.config.cell])]
+
     def begin(self, batch_size: int) -> RecurrentMemory:
         return RecurrentMemory(tuple(tuple(_value(part) for part in state) for state in self._first(batch_size)))
 

@@ -12,38 +12,88 @@ from chainrule.cli import options as opt
 from chainrule.cli.output import console, echo_json, print_json, say, show, terminal_progress
 
 
-@click.command()
-@opt.model
-@opt.read_text
+class _Head(click.ParamType):
+    """A layer and a head of it, such as 0.1."""
+
+    name = "LAYER.HEAD"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        layer, _, head = str(value).partition(".")
+        if not (layer.isdecimal() and head.isdecimal()):
+            self.fail(f"{value!r} is not a layer and a head, such as 0.1", param, ctx)
+        return int(layer), int(head)
+
+
+@click.command(short_help="Look into the networks in DIR... while they read TEXT.")
+@click.argument("folders_and_text", nargs=-1, required=True, metavar="DIR... [TEXT]")
 @opt.read_prompt
 @opt.option("--token N", "Predict the N-th token of the text instead, and end there.", type=int)
 @opt.option("--longest N", "Of a longer text only the last N tokens are read.", type=click.IntRange(1), default=200)
+@opt.option(
+    "--scale-recurrent X",
+    "First scale the recurrent matrix of each gate and layer to the spectral norm X; DIR stays as it is.",
+    type=float,
+)
+@opt.option("--svg FILE", "Draw the norms of the gradients against the distance, of all models in one picture.")
 @opt.option("--out FILE", "Write all figures to FILE, a JSON object per line.")
 @opt.overwrite("a FILE")
 @opt.json
-def diagnose(folder: str, text: str | None, prompt: str | None, as_json: bool, **options: Any) -> None:
-    """Look into the network in DIR while it reads TEXT, or --prompt.
+def diagnose(folders_and_text: tuple[str, ...], prompt: str | None, as_json: bool, **options: Any) -> None:
+    """Look into the networks in DIR... while they read TEXT, or --prompt.
 
     The loss of predicting the last token of TEXT, or the most likely one after --prompt, is differentiated with
     respect to the embedding of every token before it and, in a recurrent network, to the state of every layer at
     every step: a gradient that vanishes on the way back teaches nothing. For an LSTM, GRU or QRNN the gates are
-    shown, for a Transformer what each head attends to.
+    shown, and what would be left of the last gradient if they alone multiplied it; for an Elman network, if the
+    recurrent matrix U alone did. For a Transformer: what each head attends to.
 
-    Steps count from 0, which is <s> (in a stream, </s>). With --json: what --out writes.
+    Steps count from 0, which is <s> (in a stream, </s>). With --json: what --out writes; of several models, each
+    line names its own.
+
+    \b
+    chainrule diagnose model "the cat sat on the mat"
+    chainrule diagnose elman lstm gru "the cat sat on the mat" --svg gradients.svg
+    chainrule diagnose elman "the cat sat on the mat" --scale-recurrent 0.5
     """
     from chainrule.autodiff.tape_model import load_on_tape
+    from chainrule.explanation.diagnosis import gradients_picture
+    from chainrule.folder import to_json
+    from chainrule.system.disk import replaced_file
 
-    opt.check_new_file(options["out"], "--out", options["overwrite"])
+    folders = folders_and_text if prompt is not None else folders_and_text[:-1]
+    text = None if prompt is not None or len(folders_and_text) < 2 else folders_and_text[-1]
+    if text is not None and Path(text).is_dir():
+        raise click.UsageError(f"{text} is a folder: the last argument is the TEXT that the models read, in quotes")
+    read = opt.read_by_model(text, prompt)
+    for name in ("svg", "out"):
+        opt.check_new_file(options[name], f"--{name}", options["overwrite"])
     how: Any = {"token": options["token"], "longest": options["longest"], "progress": terminal_progress()}
-    found = cr.diagnose(load_on_tape(folder), **opt.read_by_model(text, prompt), **how)
+    how["recurrent_norm"] = options["scale_recurrent"]
+    found = {folder: cr.diagnose(load_on_tape(folder), **read, **how) for folder in folders}
+    lines = [
+        {**({"model": folder} if len(found) > 1 else {}), **record}
+        for folder, one in found.items()
+        for record in one.records()
+    ]
     if options["out"] is not None:
-        found.save(options["out"])
+        with replaced_file(Path(options["out"])) as file:
+            file.writelines(to_json(line).encode() + b"\n" for line in lines)
+    if options["svg"] is not None:
+        with replaced_file(Path(options["svg"])) as file:
+            file.write(gradients_picture({"": found[folders[0]]} if len(found) == 1 else found).encode())
     if as_json:
-        for record in found.records():
-            echo_json(record)
-    else:
-        screen = console()
-        show(screen, found.parts(screen.width))
+        for line in lines:
+            echo_json(line)
+        return
+    screen = console()
+    for folder, one in found.items():
+        if len(found) > 1:
+            say(screen, f"{folder}:")
+        show(screen, one.parts(screen.width))
+        if len(found) > 1:
+            screen.print()
+    if options["svg"] is not None:
+        say(screen, f"the picture is in {options['svg']}")
 
 
 @click.command(short_help="Show how the model in DIR predicts a token of a text.")
@@ -57,7 +107,13 @@ def diagnose(folder: str, text: str | None, prompt: str | None, as_json: bool, *
     type=click.IntRange(1, 50),
     default=3,
 )
-@opt.option("--svg FILE", "Draw the graph, for a document.")
+@opt.option(
+    "--head LAYER.HEAD",
+    "For a Transformer: show query, keys, scores, weights and values of the last token in this head, such as 0.1; "
+    "both count from 0.",
+    type=_Head(),
+)
+@opt.option("--svg FILE", "Draw the graph or, with --head, the attention of the last token.")
 @opt.overwrite("a FILE")
 @opt.json
 def explain(
@@ -75,7 +131,8 @@ def explain(
     that flows back to it.
 
     For every built-in kind that predicts text, whichever engine trained the model. A Transformer is computed for
-    all tokens at once: each of its matrices has a row for each token in the window.
+    all tokens at once: each of its matrices has a row for each token in the window. With --json, `attention` has
+    the numbers of the last token in every head, or only in that of --head.
     """
     from chainrule.autodiff.tape_model import load_on_tape
     from chainrule.explanation.networks import NetworkExplanation
@@ -84,15 +141,20 @@ def explain(
     opt.check_new_file(svg, "--svg", options["overwrite"])
     read = opt.read_by_model(text, prompt, options["next_word"])
     found = cr.explain(load_on_tape(folder), **read, last=options["last"], progress=terminal_progress())
-    if svg is not None:
+    drawn: Any = found
+    if svg is not None and not isinstance(found, NetworkExplanation):
+        raise click.UsageError("--svg draws the graph of a network; an n-gram model has none")
+    if options["head"] is not None:
         if not isinstance(found, NetworkExplanation):
-            raise click.UsageError("--svg draws the graph of a network; an n-gram model has none")
+            raise click.UsageError("--head is for Transformers; a model without a network has no attention")
+        drawn = found.head(*options["head"])
+    if svg is not None:
         with replaced_file(Path(svg)) as file:
-            file.write(found.svg().encode())
+            file.write(drawn.svg().encode())
     if as_json:
-        print_json(found.record())
+        print_json(found.record() | ({} if drawn is found else {"attention": [drawn.record()]}))
         return
     screen = console()
-    show(screen, found.parts())
+    show(screen, drawn.parts())
     if svg is not None:
         say(screen, f"the picture is in {svg}")
