@@ -104,7 +104,7 @@ def test_builtin_shakespeare_is_the_plays_by_speech() -> None:
 
 
 def test_an_unknown_builtin_text_names_those_there_are() -> None:
-    with pytest.raises(CorpusError, match="there is builtin:shakespeare and builtin:python"):
+    with pytest.raises(CorpusError, match="there is builtin:shakespeare, builtin:python, builtin:gaps"):
         Corpus.open("builtin:milton")
 
 

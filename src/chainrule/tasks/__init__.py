@@ -3,6 +3,7 @@
 spelling/      spelling correction: a noisy channel and a language model
 nbest/         re-ranking of n-best lists: word error rates, weights of scores
 pairs.py       minimal pairs: how often a model prefers the right one of two sentences
+probes.py      made questions: a word decided over a gap, two orders, agreement; perplexity by position
 filtering/     the fluent part of a corpus: documents of low perplexity
 prediction.py  suggestions while typing: the keystrokes that they save
 anomaly.py     the least likely lines of a log, and the tokens that make them so
@@ -18,6 +19,7 @@ from chainrule.tasks.nbest.lists import NbestList
 from chainrule.tasks.nbest.rerank import rerank
 from chainrule.tasks.pairs import minimal_pairs
 from chainrule.tasks.prediction import Keystrokes, keystrokes
+from chainrule.tasks.probes import OfGap, by_position, probe
 from chainrule.tasks.spelling.correct import Correction, correct
 
 __all__ = [
@@ -26,11 +28,14 @@ __all__ = [
     "Filtered",
     "Keystrokes",
     "NbestList",
+    "OfGap",
     "anomalies",
+    "by_position",
     "correct",
     "filter_corpus",
     "filter_texts",
     "keystrokes",
     "minimal_pairs",
+    "probe",
     "rerank",
 ]

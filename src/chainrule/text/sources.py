@@ -26,7 +26,7 @@ def find_files(source: Source, patterns: Sequence[str] = ()) -> list[Path]:
     if not str(source):
         raise CorpusError("the name of a file is empty")
     if str(source).startswith("builtin:"):
-        raise CorpusError(f"there is no text {str(source)!r}; there is {' and '.join(BUILTIN)}")
+        raise CorpusError(f"there is no text {str(source)!r}; there is {', '.join(BUILTIN)}")
     path = Path(source)
     if path.is_dir():
         return _files_of_folder(path, patterns)

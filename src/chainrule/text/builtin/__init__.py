@@ -1,7 +1,7 @@
-"""Texts that come with the package, which every command takes: builtin:shakespeare and builtin:python.
+"""Texts that come with the package, which every command takes, such as builtin:shakespeare.
 
 >>> sorted(BUILTIN)
-['builtin:python', 'builtin:shakespeare']
+['builtin:agreement', 'builtin:gaps', 'builtin:order', 'builtin:python', 'builtin:shakespeare']
 >>> builtin_documents("builtin:shakespeare")[0].decode().splitlines()[0]
 'First Citizen:'
 """
@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import lzma
 import re
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from importlib.resources import files
+
+from chainrule.text.builtin.probes import PROBES, builtin_lines
 
 
 @cache
@@ -33,5 +36,14 @@ def _python() -> tuple[bytes, ...]:
     return tuple(topics.topics[name].strip().encode() + b"\n\n" for name in sorted(topics.topics))
 
 
-BUILTIN = {"builtin:shakespeare": _shakespeare, "builtin:python": _python}
+def _made(name: str) -> tuple[bytes, ...]:
+    """Return a made text of probes.py; a document is a sentence."""
+    return tuple(f"{line}\n".encode() for line in builtin_lines(name))
+
+
+BUILTIN: dict[str, Callable[[], tuple[bytes, ...]]] = {
+    "builtin:shakespeare": _shakespeare,
+    "builtin:python": _python,
+    **{f"builtin:{name}": partial(_made, f"builtin:{name}") for name in PROBES},
+}
 """The texts by their names."""

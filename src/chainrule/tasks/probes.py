@@ -1,0 +1,117 @@
+"""Probes: does a model remember a word over a distance, tell apart two orders, and read past its training window?
+
+The questions come from the same source as a made text (`text/builtin/probes.py`); a model that is asked has been
+trained on that text. A model that does not know gives the right word one half.
+
+>>> import chainrule as cr
+>>> lm = cr.train("ngram", cr.Corpus.open("builtin:gaps"), order=4, tokenizer="word")
+>>> found = probe(lm, "gaps", longest=3)
+>>> [round(one.probability, 2) for one in found]  # a 4-gram sees three words: the word, one between, and "with"
+[1.0, 1.0, 0.5, 0.5]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+
+from chainrule.arrays import to_numpy
+from chainrule.contract.kinds import load_content
+from chainrule.contract.lm import LanguageModel
+from chainrule.errors import CorpusError, ModelError
+from chainrule.explanation.reading import one_token
+from chainrule.text.builtin.probes import LONGEST, QUESTIONS, gaps_of, questions
+
+PLACES = 32
+"""The positions that share a figure in `by_position`."""
+WINDOWS = 64
+"""The most stretches of a text that `by_position` reads."""
+
+
+@dataclass(frozen=True)
+class OfGap:
+    """The answers to the questions of one gap."""
+
+    gap: int
+    probability: float
+    """The mean of p(right) / (p(right) + p(wrong)); one half is guessing."""
+    accuracy: float
+    """The share of questions whose right word is the more likely one; a tie counts half."""
+
+
+def probe(lm: LanguageModel, name: str, *, longest: int = LONGEST, count: int = QUESTIONS) -> list[OfGap]:
+    """Ask a model the questions of a probe (gaps, order or agreement), for each gap up to the longest."""
+    found = []
+    for gap in gaps_of(name, longest):
+        asked = questions(name, gap, count)
+        rows: dict[int, list[int]] = {}
+        encoded = [lm.tokenizer.encode(one.prompt) for one in asked]
+        for number, ids in enumerate(encoded):
+            rows.setdefault(len(ids), []).append(number)
+        differences = np.zeros(count)
+        for numbers in rows.values():
+            ids_BT = np.stack([encoded[number] for number in numbers]).astype(np.int64)
+            log_probs_BV = to_numpy(lm.next_log_probs(lm.extend(lm.start(len(ids_BT)), ids_BT)))
+            for number, log_probs_V in zip(numbers, log_probs_BV, strict=True):
+                right, wrong = (_known(lm, word, name) for word in (asked[number].right, asked[number].wrong))
+                differences[number] = log_probs_V[right] - log_probs_V[wrong]
+        # p / (p + q) = 1 / (1 + q / p)
+        probability = float((1 / (1 + np.exp(-differences))).mean())
+        credit = np.where(differences == 0, 0.5, differences > 0)
+        found.append(OfGap(gap, probability, float(credit.mean())))
+    return found
+
+
+def _known(lm: LanguageModel, word: str, name: str) -> int:
+    token = one_token(lm.tokenizer, word, "word of a question")
+    if token == lm.tokenizer.unk:
+        raise ModelError(
+            f"the model does not know the word {word!r}: train it on builtin:{name} with --tokenizer word"
+        )
+    return token
+
+
+# -- train short, test long -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OfPlaces:
+    """The perplexity at some positions, counted from the start of what a model reads at once."""
+
+    first: int
+    last: int
+    perplexity: float
+
+
+def by_position(lm: LanguageModel, text: str, length: int) -> list[OfPlaces]:
+    """Measure the perplexity of tokens by their position in stretches of `length` tokens of a text.
+
+    A Transformer reads each stretch at once, even if it was trained on a shorter window.
+    """
+    ids = lm.tokenizer.encode(text).astype(np.int64)
+    count = min(len(ids) // length, WINDOWS)
+    if not count:
+        raise CorpusError(f"the text has {len(ids):,} tokens; at least {length:,} are needed")
+    rows_BT = ids[: count * length].reshape(count, length)
+    scores_BT = to_numpy(with_window(lm, length + 1).score(rows_BT))
+    places = [(first, min(first + PLACES, length)) for first in range(0, length, PLACES)]
+    return [OfPlaces(a, b - 1, float(np.exp(-scores_BT[:, a:b].mean()))) for a, b in places]
+
+
+def with_window(lm: LanguageModel, window: int) -> LanguageModel:
+    """Return the model with a window of so many tokens, where it has one that can grow; else the model itself.
+
+    Positions that are computed exist for any token; learned positions exist only as far as they were learned.
+    """
+    content = lm.content()
+    config: dict[str, Any] = dict(content.config)
+    if "positions" not in config or config["window"] >= window:
+        return lm
+    if config["positions"] == "learned":
+        raise ModelError(
+            f"this Transformer learned the positions of {config['window']} tokens and has none for {window}; "
+            "train one with --set positions=rotary, alibi, sinusoidal or none"
+        )
+    return cast(LanguageModel, load_content(replace(content, config={**config, "window": window})))
