@@ -75,10 +75,10 @@ def pad(rows):
     return np.array([[*row, *[PAD] * (longest - len(row))] for row in rows])
 
 
-# 2. THE CONTRACT. Models differ in what they remember of a text and how they predict from it. Who uses one need not
-# know: five methods are enough. They give the state after nothing (`start`) and after more tokens (`extend`), ln p
-# of every next token (`next_log_probs`) and of given tokens (`score`), and a copy on disk (`save`). Logarithms are
-# added where probabilities would be multiplied, because a product of a few hundred of these underflows to 0.
+# 2. THE CONTRACT. Models differ in what they remember of a text and how they predict from it. The code that uses a
+# model need not know: five methods are enough. They give the state after nothing (`start`) and after more tokens
+# (`extend`), ln p of every next token (`next_log_probs`) and of given tokens (`score`), and a copy on disk
+# (`save`). Logarithms are added, because a product of a few hundred probabilities underflows to 0.
 class State:  # ln p of every next token, and what else a model remembers: arrays with a row for each text
     def __init__(self, *arrays):
         self.arrays = arrays
@@ -318,8 +318,8 @@ class Network(LanguageModel):  # a family says what its logits are, of which a s
         super().__init__(tokenizer, **settings)
         self.weights, self.rng = {}, np.random.default_rng(0)
 
-    def weight(self, name, *shape):
-        std = shape[0] ** -0.5 if len(shape) == 2 else 0  # products are about as large as inputs; a bias is 0
+    def weight(self, name, *shape, std=None):  # products are about as large as inputs; a bias is 0
+        std = std or (shape[0] ** -0.5 if len(shape) == 2 else 0)
         self.weights[name] = Node(self.rng.normal(0, std, shape).astype(np.float32))
         return self.weights[name]
 
@@ -340,7 +340,7 @@ class Network(LanguageModel):  # a family says what its logits are, of which a s
 class Feedforward(Network):
     def __init__(self, tokenizer, order=8, embedding=32, hidden=256):
         super().__init__(tokenizer, order=order, embedding=embedding, hidden=hidden)
-        self.N, self.E = order, self.weight("E", self.V, embedding)
+        self.N, self.E = order, self.weight("E", self.V, embedding, std=1)
         self.W, self.b = self.weight("W", (order - 1) * embedding, hidden), self.weight("b", hidden)
         self.U, self.c = self.weight("U", hidden, self.V), self.weight("c", self.V)
 
@@ -404,7 +404,7 @@ class Layer:  # a layer of H cells, which read x_1 ... x_T one after the other
 class Recurrent(Network):
     def __init__(self, tokenizer, cell="lstm", embedding=32, hidden=128):
         super().__init__(tokenizer, cell=cell, embedding=embedding, hidden=hidden)
-        self.E, self.layer = self.weight("E", self.V, embedding), Layer(self, cell, embedding, hidden)
+        self.E, self.layer = self.weight("E", self.V, embedding, std=1), Layer(self, cell, embedding, hidden)
         self.O, self.c = self.weight("O", hidden, self.V), self.weight("c", self.V)
         self.begin = self.layer.begin
 
@@ -425,7 +425,7 @@ def attention(q, k, v, seen, scale=1.0):
 class EncoderDecoder(Network):  # `start` takes sources; a number stands for so many empty ones
     def __init__(self, tokenizer, cell="gru", width=128):
         super().__init__(tokenizer, cell=cell, width=width)
-        self.E, self.c = self.weight("E", self.V, width), self.weight("c", self.V)
+        self.E, self.c = self.weight("E", self.V, width, std=1), self.weight("c", self.V)
         self.encoder, self.decoder = (Layer(self, cell, width, width, side) for side in ("encoder.", "decoder."))
         self.M, self.O, self.first = self.weight("M", 2 * width, width), self.weight("O", width, self.V), BOS
 
@@ -547,11 +547,11 @@ FAMILIES = {  # merges of tokens, the model, and for a network: rows of a batch,
     "kneser-ney": (0, lambda tokens: Ngram(tokens, order=5)),
     "bpe": (300, lambda tokens: Ngram(tokens, order=3)),
     "feedforward": (0, Feedforward, 32, 1200, 3e-3),
-    "elman": (0, lambda tokens: Recurrent(tokens, "elman"), 32, 800, 3e-3),
-    "lstm": (0, lambda tokens: Recurrent(tokens, "lstm"), 32, 600, 5e-3),
-    "gru": (0, lambda tokens: Recurrent(tokens, "gru"), 32, 600, 5e-3),
-    "transformer": (0, Transformer, 16, 800, 2e-3),
-    "encoder-decoder": (0, EncoderDecoder, 32, 600, 3e-3),
+    "elman": (0, lambda tokens: Recurrent(tokens, "elman"), 32, 1000, 3e-3),
+    "lstm": (0, lambda tokens: Recurrent(tokens, "lstm"), 32, 600, 1e-2),
+    "gru": (0, lambda tokens: Recurrent(tokens, "gru"), 32, 700, 1e-2),
+    "transformer": (0, Transformer, 16, 1000, 3e-3),
+    "encoder-decoder": (0, EncoderDecoder, 16, 700, 5e-3),
 }
 
 
