@@ -195,7 +195,7 @@ def test_a_network_begins_as_torchs_does(design: str) -> None:
         assert found[name].std() == pytest.approx(theirs.std(), rel=0.1, abs=1e-7), name
         # two means of n draws: five standard deviations of their difference
         assert abs(found[name].mean() - theirs.mean()) <= 5 * theirs.std() * (2 / theirs.size) ** 0.5, name
-        if "weight_hh" in name:
+        if "weight_hh" in name and settings.orthogonal:
             gate = found[name][: found[name].shape[1]]
             np.testing.assert_allclose(gate @ gate.T, np.eye(len(gate)), atol=1e-5)
 

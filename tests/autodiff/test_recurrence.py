@@ -20,11 +20,15 @@ PLAIN = {"input_dropout": 0.0, "hidden_dropout": 0.0, "output_dropout": 0.0}
 CELLS = [
     {"cell": "elman"},
     {"cell": "elman", "activation": "relu"},
+    {"cell": "elman", "activation": "sigmoid"},
+    {"cell": "elman", "activation": "leaky-relu"},
     {"cell": "lstm"},
+    {"cell": "lstm", "biases": 1},
     {"cell": "gru"},
+    {"cell": "gru", "reset": "before"},
     {"cell": "qrnn"},
 ]
-WHOLE = {"ElmanLayer", "LstmLayer", "GruLayer", "QrnnLayer"}
+WHOLE = {"ElmanLayer", "LstmLayer", "GruLayer", "GruResetBeforeLayer", "QrnnLayer"}
 
 
 def network(**settings: Any) -> TapeRecurrent:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -33,6 +34,7 @@ def test_some_can_be_named(run: Run) -> None:
     assert [line.split("  ")[0] for line in ran.out.splitlines()[2:-1]] == [
         "Linear",
         "Linear without bias",
+        "gru, reset before, one bias",
         "gru, learned start",
     ]
     assert "x, W, b" in ran.out and "8 parameters" in ran.out
@@ -84,9 +86,9 @@ def test_a_cell_that_forgets_a_gate_s_gradient_is_caught(run: Run, monkeypatch: 
     """A value taken out of the graph: forward is right, backward misses a way."""
     plain = cells.lstm
 
-    def detached(Wx: Node, Uh: Node, state: cells.CellState) -> cells.CellState:
+    def detached(Wx: Node, U_d: Sequence[Node], state: cells.CellState) -> cells.CellState:
         h, c = state
-        return plain(Wx, Uh, (h, Value(c.out_tensor)))
+        return plain(Wx, U_d, (h, Value(c.out_tensor)))
 
     monkeypatch.setattr(cells, "lstm", detached)
     assert run("gradcheck", "lstm").code == 1

@@ -33,6 +33,9 @@ DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "relu elman": ("elman", {"embedding": 8, "hidden": 16, "layers": 3, "activation": "relu"}),
     "learned start": ("lstm", {"embedding": 8, "hidden": 16, "learned_start": True, "tied": False}),
     "gru": ("gru", {"embedding": 8, "hidden": 16}),
+    "reset before": ("gru", {"embedding": 8, "hidden": 16, "layers": 1, "reset": "before", "biases": 1}),
+    "sigmoid elman": ("elman", {"embedding": 8, "hidden": 16, "layers": 1, "activation": "sigmoid"}),
+    "no bias": ("feedforward", {"order": 3, "embedding": 8, "hidden": 16, "bias": False}),
     "qrnn": ("qrnn", {"embedding": 8, "hidden": 16, "layers": 2, "learned_start": True}),
 }
 

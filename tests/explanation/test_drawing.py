@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from chainrule.autodiff import Linear, Multiply, Node, Parameter, Sum, Tape, Value
-from chainrule.autodiff.networks.cells import CellState, elman, gru, lstm
+from chainrule.autodiff import Linear, Multiply, Parameter, Sum, Tape, Value
+from chainrule.autodiff.networks.cells import Cell, CellState, elman, gru, lstm
 from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.explanation.pictures.drawing import to_svg
 from chainrule.explanation.pictures.graph import Graph, differentiate
@@ -20,7 +19,6 @@ from chainrule.explanation.pictures.prediction import Prediction
 from chainrule.networks.transformer.config import TransformerConfig
 
 SVG = "{http://www.w3.org/2000/svg}"
-Cell = Callable[[Node, Node, CellState], CellState]
 
 
 def unrolled(cell: Cell, gates: int, parts: int, steps: int = 3) -> Graph:
@@ -31,7 +29,7 @@ def unrolled(cell: Cell, gates: int, parts: int, steps: int = 3) -> Graph:
         state: CellState = tuple(Value(np.zeros(2), "zeros") for _ in range(parts))
         for t in range(steps):
             Wx = Linear().apply_fwd(Value(rng.normal(size=2), f"x{t}"), W, b)
-            state = cell(Wx, Linear().apply_fwd(state[0], U, d), state)
+            state = cell(Wx, [U, d], state)
         Sum().apply_fwd(state[0])
         return differentiate(tape)
 

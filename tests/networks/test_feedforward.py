@@ -24,6 +24,7 @@ def made(**settings: Any) -> Feedforward:
         {"order": 3, "activation": "tanh"},
         {"order": 9, "activation": "sigmoid", "layers": 3},
         {"order": 4, "direct": True},
+        {"order": 3, "activation": "leaky-relu", "bias": False},
         {"order": 4, "tied": True},
         {"order": 4, "tied": True, "hidden": 3},
         {"order": 4, "tied": True, "direct": True},

@@ -16,8 +16,13 @@ from chainrule.networks.recurrent.rnn import Recurrent, RecurrentMemory
 CELLS: list[dict[str, Any]] = [
     {"cell": "elman"},
     {"cell": "elman", "activation": "relu"},
+    {"cell": "elman", "activation": "sigmoid", "biases": 1},
+    {"cell": "elman", "activation": "leaky-relu"},
     {"cell": "lstm"},
+    {"cell": "lstm", "biases": 1},
     {"cell": "gru"},
+    {"cell": "gru", "biases": 1},
+    {"cell": "gru", "reset": "before"},
     {"cell": "qrnn"},
     {"cell": "qrnn", "kernel": 3},
 ]
@@ -218,6 +223,7 @@ def test_a_gpu_takes_the_weights_as_they_lie(
         ({"weight_dropout": 1.5}, "weight_dropout should be at least 0 and below 1, not 1.5"),
         ({"alpha": -1.0}, "alpha should be at least 0, not -1.0"),
         ({"activation": "relu"}, "activation=relu goes with cell=elman, not with cell=lstm"),
+        ({"reset": "before"}, "reset=before goes with cell=gru, not with cell=lstm"),
     ],
 )
 def test_settings_that_make_no_network(settings: dict[str, Any], message: str) -> None:

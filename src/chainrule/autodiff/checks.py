@@ -133,6 +133,7 @@ def _of_modules(some: Callable[..., Array]) -> Iterator[Case]:
     x = some(3, 4)
     # away from 0, where max(0, x) has no derivative
     yield _case("ReLU", modules.ReLU, {"x": x + np.sign(x) * 0.1})
+    yield _case("LeakyReLU", modules.LeakyReLU, {"x": x + np.sign(x) * 0.1})
     yield _case("GELU", modules.GELU, {"x": some(3, 4)})
     yield _case("ErfGELU", modules.ErfGELU, {"x": some(3, 4)})
     yield _case("Add", modules.Add, {"a": some(3, 4), "b": some(3, 4)})
@@ -209,6 +210,7 @@ def _of_recurrence(some: Callable[..., Array]) -> Iterator[Case]:
         (recurrence.ElmanLayer, 1, 1),
         (recurrence.LstmLayer, 4, 2),
         (recurrence.GruLayer, 3, 1),
+        (recurrence.GruResetBeforeLayer, 3, 1),
     ):
         states = {name: some(2, 3) for name in "hc"[:parts]}
         yield _case(
@@ -216,6 +218,9 @@ def _of_recurrence(some: Callable[..., Array]) -> Iterator[Case]:
             layer,
             {"Wx": some(4, 2, 3 * gates), "U": some(3 * gates, 3), "d": some(3 * gates), **states},
         )
+    weights = {"Wx": some(4, 2, 3), "U": some(3, 3), "d": some(3), "h": some(2, 3)}
+    for activation in ("sigmoid", "leaky-relu"):
+        yield _case(f"ElmanLayer, {activation}", partial(recurrence.ElmanLayer, activation), weights)
     yield _case("QrnnLayer", recurrence.QrnnLayer, {"sums": some(4, 2, 9), "c": some(2, 3)})
 
 
@@ -261,6 +266,7 @@ def network_cases(seed: int = 0) -> Iterator[Case]:
         ("elman, not tied", TapeRecurrent, replace(small, cell="elman", tied=False)),
         ("lstm, two layers", TapeRecurrent, replace(small, cell="lstm", layers=2)),
         ("qrnn, two layers, learned start", TapeQrnn, qrnn),
+        ("gru, reset before, one bias", TapeRecurrent, replace(small, cell="gru", reset="before", biases=1)),
         ("gru, learned start", TapeRecurrent, replace(small, cell="gru", learned_start=True)),
         ("transformer, gpt2", TapeTransformer, block),
         ("transformer, rotary, rmsnorm, swiglu, shared keys", TapeTransformer, llama),

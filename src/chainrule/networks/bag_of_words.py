@@ -27,9 +27,8 @@ class BagOfWords(Network):
         self.config, self.window = config, config.window
         self.embedding = Embedding(vocab_size, config.embedding, tied=config.tied)
         self.hidden = HiddenLayers(config)
-        self.projection, self.head = make_head(
-            config.hidden, vocab_size, self.embedding.weight if config.tied else None
-        )
+        tied_to = self.embedding.weight if config.tied else None
+        self.projection, self.head = make_head(config.hidden, vocab_size, tied_to, bias=config.bias)
 
     def table(self) -> Table:
         return Table(self.embedding.weight, self.embedding.scale, "embedding")

@@ -16,13 +16,16 @@ from chainrule.errors import SettingsError
 from chainrule.settings import left_open, setting
 
 T = TypeVar("T")
-Activation: TypeAlias = Literal["tanh", "sigmoid", "relu"]
+Activation: TypeAlias = Literal["tanh", "sigmoid", "relu", "leaky-relu"]
+Reset: TypeAlias = Literal["before", "after"]
 CellName: TypeAlias = Literal["elman", "lstm", "gru", "qrnn"]
 
 GATES: dict[CellName, int] = {"elman": 1, "lstm": 4, "gru": 3, "qrnn": 3}
 """The number of gates of a cell, whose matrices are stacked one below the other."""
 PARTS: dict[CellName, int] = {"elman": 1, "lstm": 2, "gru": 1, "qrnn": 1}
 """The number of vectors in the state of a cell; a QRNN also keeps its last inputs."""
+LEAK = 0.01
+"""The slope of leaky ReLU below 0: f(x) = max(x, LEAK x)."""
 
 
 # -- fields -----------------------------------------------------------------------------------------------
@@ -150,6 +153,7 @@ class HiddenLayersConfig(Checked):
     hidden: int = size(512, "units of a hidden layer", common=True)
     layers: int = size(1, "hidden layers; from the second on each adds to the one below", most=1000, common=True)
     activation: Activation = setting("relu", "the activation of hidden units")  # noqa: RUF009
+    bias: bool = setting(True, "add a bias to the sums of hidden units, and to the logits")
     tied: bool = setting(False, "use one table for the embeddings and the logits", common=True)
     dropout: float = share(
         0.1, "share of hidden units (feedforward: and embeddings) left out in training", common=True
@@ -191,7 +195,17 @@ class RecurrentConfig(Checked):
     """The configuration of a recurrent network."""
 
     cell: CellName = setting("lstm", "the kind of cells in a layer")  # noqa: RUF009
-    activation: Literal["tanh", "relu"] = setting("tanh", "elman: the activation of units")
+    activation: Activation = setting("tanh", "elman: the activation of units")  # noqa: RUF009
+    reset: Reset = setting(  # noqa: RUF009
+        "after", "gru: the reset gate multiplies the state before, or its product with a matrix after (as cuDNN)"
+    )
+    biases: Literal[1, 2] = setting(
+        2, "elman, lstm, gru: biases of a sum: one, or one beside each matrix as torch and cuDNN have it"
+    )
+    orthogonal: bool = setting(
+        True,
+        "elman, lstm, gru: begin with orthogonal matrices from state to state, which keep the length of a vector",
+    )
     embedding: int = size(256, "numbers in the vector of a token", common=True)
     hidden: int = size(512, "units of a layer; multiples of 8 are fast on a GPU", common=True)
     layers: int = size(2, "layers, each reading the outputs of the one below", most=1000, common=True)
@@ -218,6 +232,8 @@ class RecurrentConfig(Checked):
         super().__post_init__()
         if self.activation != "tanh" and self.cell != "elman":
             raise SettingsError(f"activation={self.activation} goes with cell=elman, not with cell={self.cell}")
+        if self.reset != "after" and self.cell != "gru":
+            raise SettingsError(f"reset={self.reset} goes with cell=gru, not with cell={self.cell}")
 
     @property
     def widths(self) -> list[int]:

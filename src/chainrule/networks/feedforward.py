@@ -30,7 +30,8 @@ class Feedforward(Network):
         self.dropout = Dropout(config.dropout)
         self.hidden = HiddenLayers(config)
         width = config.hidden + (config.inputs if config.direct else 0)
-        self.projection, self.head = make_head(width, vocab_size, self.embedding.weight if config.tied else None)
+        tied_to = self.embedding.weight if config.tied else None
+        self.projection, self.head = make_head(width, vocab_size, tied_to, bias=config.bias)
 
     def table(self) -> Table:
         return Table(self.embedding.weight, self.embedding.scale, "embedding")

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chainrule.networks.config import HiddenLayersConfig, padded_size
+from chainrule.networks.config import LEAK, HiddenLayersConfig, padded_size
 from chainrule.networks.loss import best_nats
 from chainrule.networks.precision import PlainProducts
 from chainrule.networks.regularise import Dropout
+
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "relu": torch.relu,
+    "leaky-relu": partial(functional.leaky_relu, negative_slope=LEAK),
+}
 
 
 class Embedding(nn.Module):
@@ -36,19 +45,20 @@ class HiddenLayers(nn.Module):
 
     def __init__(self, config: HiddenLayersConfig) -> None:
         super().__init__()
-        self.activation = config.activation
-        self.dropout = Dropout(config.dropout)
+        self.f, self.dropout = ACTIVATIONS[config.activation], Dropout(config.dropout)
         sizes = [config.inputs, *[config.hidden] * (config.layers - 1)]
-        linears = [nn.Linear(size, config.hidden) for size in sizes]
+        linears = [nn.Linear(size, config.hidden, bias=config.bias) for size in sizes]
+        name = "leaky_relu" if config.activation == "leaky-relu" else config.activation
+        gain = nn.init.calculate_gain(name, LEAK)
         for linear in linears:
-            nn.init.xavier_normal_(linear.weight, gain=nn.init.calculate_gain(config.activation))
-            nn.init.zeros_(linear.bias)
+            nn.init.xavier_normal_(linear.weight, gain=gain)
+            if config.bias:
+                nn.init.zeros_(linear.bias)
         self.linears = nn.ModuleList(linears)
 
     def forward(self, features: Tensor) -> Tensor:
-        f = getattr(torch, self.activation)
         for i, linear in enumerate(self.linears):
-            new = self.dropout(f(linear(features)))
+            new = self.dropout(self.f(linear(features)))
             features = features + new if i else new
         return features
 
@@ -96,11 +106,13 @@ class Head(PlainProducts):
         return best_nats(features_ND, self.weight[: self.measured], bias_V, targets_N)
 
 
-def make_head(width: int, vocab_size: int, tied_to: nn.Parameter | None, extra: int = 0) -> tuple[nn.Module, Head]:
+def make_head(
+    width: int, vocab_size: int, tied_to: nn.Parameter | None, extra: int = 0, *, bias: bool = True
+) -> tuple[nn.Module, Head]:
     """Return the head, after a projection of the features to the width of the table that it is tied to, if any."""
     inner = width if tied_to is None else tied_to.shape[1]
     projection = nn.Identity() if inner == width else nn.Linear(width, inner, bias=False)
-    return projection, Head(inner, vocab_size, tied_to=tied_to, bias=True, extra=extra)
+    return projection, Head(inner, vocab_size, tied_to=tied_to, bias=bias, extra=extra)
 
 
 def last_of_rows(features_BTD: Tensor, lengths_B: Tensor | None, before_BD: Tensor) -> Tensor:

@@ -1,36 +1,39 @@
 """Recurrent cells on the tape, one step at a time: the lecture's equations as they are.
 
-A cell takes W x_t + b and U h_{t-1} + d, each with the gates side by side in the order of
-`networks/recurrent/cells.py`, and the state before: (h,), for an LSTM (h, c). It returns the state after. Gates and
-states carry the lecture's letters, by which a picture or a diagnosis finds them on the tape.
+A cell takes W x_t + b, with the gates side by side in the order of `networks/recurrent/cells.py`, the matrix U and
+perhaps the bias d of the state before, and that state: (h,), for an LSTM (h, c). It returns the state after. Gates
+and states carry the lecture's letters, by which a picture or a diagnosis finds them on the tape.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from chainrule.autodiff import Add, Module, Multiply, Node, ReLU, Scale, Sigmoid, Slice, Tanh
-from chainrule.networks.config import CellName
+from chainrule.autodiff import Add, LeakyReLU, Linear, Module, Multiply, Node, ReLU, Scale, Sigmoid, Slice, Tanh
+from chainrule.networks.config import RecurrentConfig
 
 CellState: TypeAlias = tuple[Node, ...]
-Cell: TypeAlias = Callable[[Node, Node, CellState], CellState]
+Cell: TypeAlias = Callable[[Node, Sequence[Node], CellState], CellState]
+"""A function of W x_t + b, of U and perhaps d, and of the state before."""
+ACTIVATIONS: Mapping[str, type[Module]] = {"tanh": Tanh, "sigmoid": Sigmoid, "relu": ReLU, "leaky-relu": LeakyReLU}
 _Applied = TypeVar("_Applied", bound=Module)
 
 
-def elman(Wx: Node, Uh: Node, state: CellState, f: type[Module] = Tanh) -> CellState:
-    """The simple recurrent network (Elman 1990); f is tanh, or ReLU."""
+def elman(Wx: Node, U_d: Sequence[Node], state: CellState, f: type[Module] = Tanh) -> CellState:
+    """The simple recurrent network (Elman 1990); f is its activation."""
+    Uh = Linear().apply_fwd(state[0], *U_d)
     # h_t = f(W x_t + b + U h_{t-1} + d)
     return (_named("h", f().apply_fwd(Add().apply_fwd(Wx, Uh))),)
 
 
-def lstm(Wx: Node, Uh: Node, state: CellState) -> CellState:
+def lstm(Wx: Node, U_d: Sequence[Node], state: CellState) -> CellState:
     """Long short-term memory (Hochreiter and Schmidhuber 1997; Gers and others 2000)."""
-    _, c = state
-    sums = _gates(Add().apply_fwd(Wx, Uh), 4)
+    h, c = state
+    sums = _gates(Add().apply_fwd(Wx, Linear().apply_fwd(h, *U_d)), 4)
     # i_t = σ(W_i x_t + U_i h_{t-1} + b_i), and f_t and o_t likewise; g_t = tanh(W_g x_t + U_g h_{t-1} + b_g)
     i = _named("i", Sigmoid().apply_fwd(sums[0]), "input")
     f = _named("f", Sigmoid().apply_fwd(sums[1]), "forget")
@@ -42,15 +45,34 @@ def lstm(Wx: Node, Uh: Node, state: CellState) -> CellState:
     return _named("h", Multiply().apply_fwd(o, Tanh().apply_fwd(c))), c
 
 
-def gru(Wx: Node, Uh: Node, state: CellState) -> CellState:
+def gru(Wx: Node, U_d: Sequence[Node], state: CellState) -> CellState:
     """The gated recurrent unit (Cho and others 2014), with the reset gate after the product, as in torch."""
     (h,) = state
-    (r_x, z_x, n_x), (r_h, z_h, n_h) = _gates(Wx, 3), _gates(Uh, 3)
+    (r_x, z_x, n_x), (r_h, z_h, n_h) = _gates(Wx, 3), _gates(Linear().apply_fwd(h, *U_d), 3)
     # r_t = σ(W_r x_t + U_r h_{t-1} + b_r),  z_t = σ(W_z x_t + U_z h_{t-1} + b_z)
     r = _named("r", Sigmoid().apply_fwd(Add().apply_fwd(r_x, r_h)), "reset")
     z = _named("z", Sigmoid().apply_fwd(Add().apply_fwd(z_x, z_h)), "update")
     # n_t = tanh(W_n x_t + b_n + r_t ⊙ (U_n h_{t-1} + d_n))
     n = _named("n", Tanh().apply_fwd(Add().apply_fwd(n_x, Multiply().apply_fwd(r, n_h))), "candidate")
+    return _updated(z, n, h)
+
+
+def gru_reset_before(Wx: Node, U_d: Sequence[Node], state: CellState) -> CellState:
+    """The same with the reset gate before the product, as in the paper."""
+    (h,) = state
+    (r_x, z_x, n_x), last = _gates(Wx, 3), len(U_d[0].out_tensor) // 3 * 2
+    U_rz, U_n = ([Slice(rows).apply_fwd(one) for one in U_d] for rows in (slice(0, last), slice(last, None)))
+    r_h, z_h = _gates(Linear().apply_fwd(h, *U_rz), 2)
+    # r_t = σ(W_r x_t + U_r h_{t-1} + b_r),  z_t = σ(W_z x_t + U_z h_{t-1} + b_z)
+    r = _named("r", Sigmoid().apply_fwd(Add().apply_fwd(r_x, r_h)), "reset")
+    z = _named("z", Sigmoid().apply_fwd(Add().apply_fwd(z_x, z_h)), "update")
+    # n_t = tanh(W_n x_t + b_n + U_n (r_t ⊙ h_{t-1}) + d_n)
+    n_h = Linear().apply_fwd(Multiply().apply_fwd(r, h), *U_n)
+    n = _named("n", Tanh().apply_fwd(Add().apply_fwd(n_x, n_h)), "candidate")
+    return _updated(z, n, h)
+
+
+def _updated(z: Node, n: Node, h: Node) -> CellState:
     # h_t = (1 - z_t) ⊙ n_t + z_t ⊙ h_{t-1}
     new = Multiply().apply_fwd(Scale(-1, 1).apply_fwd(z), n)
     return (_named("h", Add().apply_fwd(new, Multiply().apply_fwd(z, h))),)
@@ -69,10 +91,10 @@ def qrnn(sums: Node, c: Node) -> tuple[Node, Node]:
     return _named("h", Multiply().apply_fwd(o, c)), c
 
 
-def find_cell(name: CellName, activation: str) -> Cell:
-    if name == "elman" and activation == "relu":
-        return partial(elman, f=ReLU)
-    return {"elman": elman, "lstm": lstm, "gru": gru}[name]
+def find_cell(config: RecurrentConfig) -> Cell:
+    if config.cell == "elman":
+        return partial(elman, f=ACTIVATIONS[config.activation])
+    return {"lstm": lstm, "gru": gru if config.reset == "after" else gru_reset_before}[config.cell]
 
 
 def _named(symbol: str, module: _Applied, gate: str = "") -> _Applied:

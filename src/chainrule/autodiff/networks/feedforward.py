@@ -10,13 +10,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
-from chainrule.autodiff import Add, Array, Concat, Linear, Module, Node, ReLU, Sigmoid, Slice, Tanh
+from chainrule.autodiff import Add, Array, Concat, Linear, Module, Node, Slice
+from chainrule.autodiff.networks.cells import ACTIVATIONS
 from chainrule.autodiff.networks.network import (
     Randomness,
     Reading,
@@ -26,11 +26,10 @@ from chainrule.autodiff.networks.network import (
     fill_table,
     shapes_with_tables,
 )
-from chainrule.networks.config import FeedforwardConfig, HiddenLayersConfig
+from chainrule.networks.config import LEAK, FeedforwardConfig, HiddenLayersConfig
 from chainrule.networks.memory import LastTokens
 
-ACTIVATIONS: Mapping[str, type[Module]] = {"tanh": Tanh, "sigmoid": Sigmoid, "relu": ReLU}
-_GAINS = {"tanh": 5 / 3, "sigmoid": 1.0, "relu": math.sqrt(2)}
+_GAINS = {"tanh": 5 / 3, "sigmoid": 1.0, "relu": math.sqrt(2), "leaky-relu": math.sqrt(2 / (1 + LEAK**2))}
 
 
 class TapeHiddenLayers(TapeNetwork):
@@ -43,9 +42,11 @@ class TapeHiddenLayers(TapeNetwork):
         found: dict[str, Shape] = {}
         for i in range(config.layers):
             found[f"hidden.linears.{i}.weight"] = config.hidden, config.hidden if i else config.inputs
-            found[f"hidden.linears.{i}.bias"] = (config.hidden,)
+            if config.bias:
+                found[f"hidden.linears.{i}.bias"] = (config.hidden,)
         is_direct = isinstance(config, FeedforwardConfig) and config.direct
-        return shapes_with_tables(config, vocab_size, found, config.hidden + (config.inputs if is_direct else 0))
+        features = config.hidden + config.inputs if is_direct else config.hidden
+        return shapes_with_tables(config, vocab_size, found, features, bias=config.bias)
 
     @classmethod
     def fill(cls, weight: Array, name: str, config: HiddenLayersConfig, randomness: Generator) -> None:

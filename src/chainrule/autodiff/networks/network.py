@@ -205,7 +205,7 @@ def keep_mask(shape: Shape, share: float, randomness: Generator) -> Array:
 
 
 def shapes_with_tables(
-    config: Any, vocab_size: int, middle: Mapping[str, Shape], features: int
+    config: Any, vocab_size: int, middle: Mapping[str, Shape], features: int, *, bias: bool = True
 ) -> dict[str, Shape]:
     """The shapes of the embedding table, the parameters in the middle, and the head, which reads `features`."""
     rows, width = padded_size(vocab_size), config.embedding
@@ -214,7 +214,7 @@ def shapes_with_tables(
         found["head.weight"] = (rows, features)
     elif features != width:
         found["projection.weight"] = (width, features)
-    return {**found, "head.bias": (rows,)}
+    return {**found, "head.bias": (rows,)} if bias else found
 
 
 def fill_table(weight: Array, name: str, config: Any, randomness: Generator) -> None:

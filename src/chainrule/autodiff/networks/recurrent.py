@@ -28,7 +28,7 @@ from chainrule.autodiff.networks.network import (
 from chainrule.autodiff.tape.modules import Add, Linear, MatMul, Mean, Multiply, Scale
 from chainrule.autodiff.tape.moves import Slice, Stack, Transpose
 from chainrule.autodiff.tape.nodes import Array, Node, Value
-from chainrule.autodiff.tape.recurrence import ElmanLayer, GruLayer, LstmLayer
+from chainrule.autodiff.tape.recurrence import ElmanLayer, GruLayer, GruResetBeforeLayer, LstmLayer
 from chainrule.autodiff.tape.tape import Module, current_tape
 from chainrule.networks.config import GATES, PARTS, RecurrentConfig
 from chainrule.networks.memory import RecurrentMemory
@@ -49,7 +49,8 @@ class TapeRecurrent(TapeNetwork):
         for i, width in enumerate(config.widths):
             found[LAYER.format(i, "weight_ih")] = gates * width, below
             found[LAYER.format(i, "weight_hh")] = gates * width, width
-            found[LAYER.format(i, "bias_ih")] = found[LAYER.format(i, "bias_hh")] = (gates * width,)
+            for bias in ("bias_ih", "bias_hh")[: config.biases]:
+                found[LAYER.format(i, bias)] = (gates * width,)
             below = width
         if config.learned_start:
             found |= {f"starts.{i}": (PARTS[config.cell], width) for i, width in enumerate(config.widths)}
@@ -64,7 +65,7 @@ class TapeRecurrent(TapeNetwork):
             gates[1][:] = 1
         elif weight.ndim == 2:
             for gate in gates:
-                if "weight_hh" in name:
+                if "weight_hh" in name and config.orthogonal:
                     gate[:] = _orthogonal(len(gate), randomness)
                 else:
                     gate[:] = randomness.uniform(-1, 1, gate.shape) * math.sqrt(6 / sum(gate.shape))
@@ -114,28 +115,30 @@ class TapeRecurrent(TapeNetwork):
         self, i: int, x_TBD: Node, state: CellState, is_token_TB: Array | None, randomness: Randomness
     ) -> tuple[Module, CellState]:
         """The outputs of layer i at each time, [T, B, H], and its state after each row's last token."""
-        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        W, U, b, d = (self.parameters[LAYER.format(i, name)] for name in names)
+        W, U, b = (self.parameters[LAYER.format(i, name)] for name in ("weight_ih", "weight_hh", "bias_ih"))
+        d = self.parameters.get(LAYER.format(i, "bias_hh"))
         U_kept = dropout(U, self.config.weight_dropout, randomness)
         # W x_t + b does not depend on the state: all times at once
         Wx = Linear().apply_fwd(x_TBD, W, b)
         if is_token_TB is None and (randomness is not None or not current_tape().is_recording):
             # all times in one module; pictures and diagnoses, which record without randomness, need every step
-            layer = self._whole_layer().apply_fwd(Wx, U_kept, d, *state)
+            zeros = Value(np.zeros_like(b.out_tensor), "zeros")
+            layer = self._whole_layer().apply_fwd(Wx, U_kept, zeros if d is None else d, *state)
             return layer, tuple(Value(part, "state") for part in layer.last)
-        cell, outputs = find_cell(self.config.cell, self.config.activation), []
+        cell, outputs, U_d = find_cell(self.config), [], [U_kept] if d is None else [U_kept, d]
         for t in range(len(Wx.out_tensor)):
-            Uh = Linear().apply_fwd(state[0], U_kept, d)
             # h_t = cell(x_t, h_{t-1})
-            new = cell(Slice(t).apply_fwd(Wx), Uh, state)
+            new = cell(Slice(t).apply_fwd(Wx), U_d, state)
             outputs.append(new[0])
             state = new if is_token_TB is None else _keep_where(is_token_TB[t], new, state)
         return Stack(axis=0).apply_fwd(*outputs), state
 
-    def _whole_layer(self) -> ElmanLayer | LstmLayer | GruLayer:
+    def _whole_layer(self) -> ElmanLayer | LstmLayer | GruLayer | GruResetBeforeLayer:
         if self.config.cell == "elman":
             return ElmanLayer(self.config.activation)
-        return LstmLayer() if self.config.cell == "lstm" else GruLayer()
+        if self.config.cell == "lstm":
+            return LstmLayer()
+        return GruLayer() if self.config.reset == "after" else GruResetBeforeLayer()
 
     def _first(self, batch_size: int, memory: RecurrentMemory | None = None) -> list[CellState]:
         """The state of each layer before the first token: that of the memory, zeros, or learned vectors."""

@@ -16,6 +16,7 @@ import numpy as np
 from chainrule.autodiff.tape.nodes import Array, Node, SparseRows
 from chainrule.autodiff.tape.shapes import check_ids, fit, fit_all, fit_broadcast, has_axes, sum_to
 from chainrule.autodiff.tape.tape import Module
+from chainrule.networks.config import LEAK
 
 _SLOPE, _CUBIC = math.sqrt(2 / math.pi), 0.044715  # of GELU
 
@@ -154,6 +155,19 @@ class ReLU(Module):
     def backward(self, g: Array) -> tuple[Array]:
         # dz/dx = 1 where x > 0, else 0
         return (np.multiply(g, self.out_tensor > 0, out=self.empty_like(g)),)
+
+
+class LeakyReLU(Module):
+    """z = max(x, x / 100): a unit below 0 still learns."""
+
+    formula = "leaky_relu({})"
+
+    def forward(self, x: Array) -> Array:
+        return np.where(x > 0, x, LEAK * x)
+
+    def backward(self, g: Array) -> tuple[Array]:
+        # dz/dx = 1 where x > 0, else 1/100
+        return (np.where(self.out_tensor > 0, g, LEAK * g),)
 
 
 class GELU(Module):

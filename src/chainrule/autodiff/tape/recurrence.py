@@ -15,6 +15,7 @@ import numpy as np
 
 from chainrule.autodiff.tape.nodes import Array
 from chainrule.autodiff.tape.tape import Module
+from chainrule.networks.config import LEAK
 
 
 class _RecurrentLayer(Module):
@@ -33,12 +34,12 @@ class _RecurrentLayer(Module):
 
 
 class ElmanLayer(_RecurrentLayer):
-    """h_t = f(W x_t + b + U h_{t-1} + d), where f is tanh or ReLU."""
+    """h_t = f(W x_t + b + U h_{t-1} + d), where f is tanh, σ, ReLU or leaky ReLU."""
 
     formula = "f({0} + {1} h_{{t-1}} + {2})"
 
     def __init__(self, activation: str = "tanh") -> None:
-        self.is_relu = activation == "relu"
+        self.activation = activation
 
     def forward(self, Wx_TBG: Array, U: Array, d: Array, h_BH: Array) -> Array:
         h_TBH = self.empty(Wx_TBG.shape, Wx_TBG.dtype)
@@ -46,7 +47,12 @@ class ElmanLayer(_RecurrentLayer):
             np.matmul(h_BH, U.T, out=h)
             h += Wx
             h += d
-            np.maximum(h, 0, out=h) if self.is_relu else np.tanh(h, out=h)
+            if self.activation == "tanh":
+                np.tanh(h, out=h)
+            elif self.activation == "sigmoid":
+                _activate(h)
+            else:
+                np.maximum(h, self._leak * h, out=h)
             h_BH = h
         self.last = (h_BH,)
         return h_TBH
@@ -56,10 +62,19 @@ class ElmanLayer(_RecurrentLayer):
         h_TBH = self.out_tensor
         g_TBG, dh = self.empty(g.shape, g.dtype), np.zeros_like(g[0])
         for t in reversed(range(len(g))):
-            slope = (h_TBH[t] > 0) if self.is_relu else 1 - h_TBH[t] ** 2
-            np.multiply(g[t] + dh, slope, out=g_TBG[t])
+            np.multiply(g[t] + dh, self._slope(h_TBH[t]), out=g_TBG[t])
             dh = g_TBG[t] @ U
         return g_TBG, *self._weight_gradients(g_TBG, h_TBH), dh
+
+    @property
+    def _leak(self) -> float:
+        return LEAK if self.activation == "leaky-relu" else 0.0
+
+    def _slope(self, h_BH: Array) -> Array:
+        """Return df/dx where h = f(x)."""
+        if self.activation == "tanh":
+            return 1 - h_BH**2
+        return h_BH * (1 - h_BH) if self.activation == "sigmoid" else np.where(h_BH > 0, 1, self._leak)
 
 
 class LstmLayer(_RecurrentLayer):
@@ -147,6 +162,45 @@ class GruLayer(_RecurrentLayer):
             gU_TBG[t, :, 2 * H :] *= r
             dh = dh * z + gU_TBG[t] @ U
         return g_TBG, *self._weight_gradients(gU_TBG, h_TBH), dh
+
+
+class GruResetBeforeLayer(_RecurrentLayer):
+    """The same, with n_t = tanh(W_n x_t + b_n + U_n (r_t ⊙ h_{t-1}) + d_n)."""
+
+    formula = "GRU, reset before, of {0} and {1} h_{{t-1}} + {2}"
+
+    def forward(self, Wx_TBG: Array, U: Array, d: Array, h_BH: Array) -> Array:
+        T, B, G = Wx_TBG.shape
+        H, dtype = G // 3, Wx_TBG.dtype
+        gates_TBG, rh_TBH, h_TBH = (self.empty((T, B, n), dtype) for n in (G, H, H))
+        for t in range(T):
+            rz, n = gates_TBG[t, :, : 2 * H], gates_TBG[t, :, 2 * H :]
+            rz[:] = h_BH @ U[: 2 * H].T + d[: 2 * H] + Wx_TBG[t, :, : 2 * H]
+            _activate(rz)
+            np.multiply(rz[:, :H], h_BH, out=rh_TBH[t])
+            np.tanh(rh_TBH[t] @ U[2 * H :].T + d[2 * H :] + Wx_TBG[t, :, 2 * H :], out=n)
+            h_BH = np.add(n, rz[:, H:] * (h_BH - n), out=h_TBH[t])
+        self.last, self._kept = (h_BH,), (gates_TBG, rh_TBH)
+        return h_TBH
+
+    def backward(self, g: Array) -> tuple[Array | None, ...]:
+        _, U, _, h_BH = self._inputs()
+        (gates_TBG, rh_TBH), h_TBH = self._kept, self.out_tensor
+        T, _, H = g.shape
+        g_TBG, dh = self.empty(gates_TBG.shape, g.dtype), np.zeros_like(g[0])
+        for t in reversed(range(T)):
+            r, z, n = (gates_TBG[t, :, m * H : (m + 1) * H] for m in range(3))
+            dr, dz, dn = (g_TBG[t, :, m * H : (m + 1) * H] for m in range(3))
+            before_BH, dh = h_TBH[t - 1] if t else h_BH, g[t] + dh
+            np.multiply(dh * (1 - z), 1 - n**2, out=dn)
+            np.multiply(dh * (before_BH - n), z * (1 - z), out=dz)
+            drh = dn @ U[2 * H :]
+            np.multiply(drh * before_BH, r * (1 - r), out=dr)
+            dh = dh * z + drh * r + g_TBG[t, :, : 2 * H] @ U[: 2 * H]
+        dU, dd = self._weight_gradients(g_TBG, h_TBH)
+        # U_n was multiplied by r_t ⊙ h_{t-1}
+        dU[2 * H :] = g_TBG[..., 2 * H :].reshape(-1, H).T @ rh_TBH.reshape(-1, H)
+        return g_TBG, dU, dd, dh
 
 
 class QrnnLayer(Module):

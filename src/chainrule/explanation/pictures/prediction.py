@@ -26,8 +26,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
-from chainrule.autodiff.networks.cells import CellState, find_cell, qrnn
-from chainrule.autodiff.networks.feedforward import ACTIVATIONS, TapeFeedforward
+from chainrule.autodiff.networks.cells import ACTIVATIONS, CellState, find_cell, qrnn
+from chainrule.autodiff.networks.feedforward import TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.networks.qrnn import LAYER as QRNN_LAYER
 from chainrule.autodiff.networks.qrnn import TapeQrnn
@@ -113,9 +113,9 @@ class Prediction:
         for i in range(config.layers):
             layer = subscript(i + 1) if config.layers > 1 else ""
             W = self._parameter("W" + layer, f"hidden.linears.{i}.weight")
-            b = self._parameter("b" + layer, f"hidden.linears.{i}.bias")
+            b = [self._parameter("b" + layer, f"hidden.linears.{i}.bias")] if config.bias else []
             # h_1 = f(W_1 x + b_1), then h_l = h_{l-1} + f(W_l h_{l-1} + b_l)
-            new: Module = ACTIVATIONS[config.activation]().apply_fwd(Linear().apply_fwd(h, W, b))
+            new: Module = ACTIVATIONS[config.activation]().apply_fwd(Linear().apply_fwd(h, W, *b))
             h = self._named("h" + layer, Add().apply_fwd(h, new) if i else new)
         return h
 
@@ -162,14 +162,15 @@ class Prediction:
 
     def _step(self, network: TapeRecurrent, i: int, x: Node, state: CellState, t: int) -> CellState:
         layer = "′" * i  # primes distinguish the letters of several layers
-        W, U, b, d = (
+        names = zip("WbUd", ("weight_ih", "bias_ih", "weight_hh", "bias_hh"), strict=True)
+        W, b, *U_d = (
             self._parameter(letter + layer, LAYER.format(i, name))
-            for letter, name in zip("WUbd", ("weight_ih", "weight_hh", "bias_ih", "bias_hh"), strict=True)
+            for letter, name in names
+            if LAYER.format(i, name) in network.parameters
         )
-        Wx, Uh = Linear().apply_fwd(x, W, b), Linear().apply_fwd(state[0], U, d)
-        cell = find_cell(network.config.cell, network.config.activation)
+        Wx, cell = Linear().apply_fwd(x, W, b), find_cell(network.config)
         # h_t = cell(x_t, h_{t-1})
-        return self._with_symbols(layer + subscript(t), partial(cell, Wx, Uh, state))
+        return self._with_symbols(layer + subscript(t), partial(cell, Wx, U_d, state))
 
     def _before(self, network: TapeRecurrent, i: int, memory: RecurrentMemory | None) -> CellState:
         """The state of layer i before the first token: data (`memory` or zeros), or a learned start."""

@@ -8,8 +8,8 @@ The weights are laid out as in torch, with the gates of a cell stacked in one ma
     gru      W [3H, D]   U [3H, H]     reset, update, candidate
     qrnn     W [3H, kD]                candidate, forget, output
 
-and each has two biases, b beside W and d beside U. A state is (h,), for an LSTM (h, c). A QRNN has no U and no d;
-its state is its memory c and the last k-1 inputs.
+and each has two biases, b beside W and d beside U; with one bias, d is 0. A state is (h,), for an LSTM (h, c). A
+QRNN has no U and no d; its state is its memory c and the last k-1 inputs.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
+
+from chainrule.networks.config import Reset
 
 CellState: TypeAlias = tuple[Tensor, ...]
 
@@ -38,7 +40,7 @@ Step: TypeAlias = Callable[[Tensor, CellState, CellWeights], CellState]
 def elman(
     x_BD: Tensor, state: CellState, weights: CellWeights, f: Callable[[Tensor], Tensor] = torch.tanh
 ) -> CellState:
-    """Take a step of the simple recurrent network (Elman 1990); its activation f is tanh or ReLU."""
+    """Take a step of the simple recurrent network (Elman 1990); f is its activation."""
     (h_BH,) = state
     # h_t = f(W x_t + b + U h_{t-1} + d)
     return (f(_affine(x_BD, weights.W, weights.b) + _affine(h_BH, weights.U, weights.d)),)
@@ -81,24 +83,28 @@ class GruGates(NamedTuple):
     candidate: Tensor
 
 
-def gru_gates(x_BD: Tensor, h_BH: Tensor, weights: CellWeights) -> GruGates:
+def gru_gates(x_BD: Tensor, h_BH: Tensor, weights: CellWeights, reset: Reset = "after") -> GruGates:
     """Return the gates of a GRU, from the input x_t and the hidden state h_{t-1}."""
     reset_x, update_x, candidate_x = _affine(x_BD, weights.W, weights.b).chunk(3, dim=-1)
-    reset_h, update_h, candidate_h = _affine(h_BH, weights.U, weights.d).chunk(3, dim=-1)
+    (U_r, U_z, U_n), (d_r, d_z, d_n) = weights.U.chunk(3), weights.d.chunk(3)
     # r_t = σ(W_r x_t + U_r h_{t-1} + b_r),  z_t = σ(W_z x_t + U_z h_{t-1} + b_z)
-    r_BH, z_BH = torch.sigmoid(reset_x + reset_h), torch.sigmoid(update_x + update_h)
+    r_BH = torch.sigmoid(reset_x + _affine(h_BH, U_r, d_r))
+    z_BH = torch.sigmoid(update_x + _affine(h_BH, U_z, d_z))
+    if reset == "before":
+        # n_t = tanh(W_n x_t + b_n + U_n (r_t ⊙ h_{t-1}) + d_n)
+        return GruGates(r_BH, z_BH, torch.tanh(candidate_x + _affine(r_BH * h_BH, U_n, d_n)))
     # n_t = tanh(W_n x_t + b_n + r_t ⊙ (U_n h_{t-1} + d_n))
-    return GruGates(r_BH, z_BH, torch.tanh(candidate_x + r_BH * candidate_h))
+    return GruGates(r_BH, z_BH, torch.tanh(candidate_x + r_BH * _affine(h_BH, U_n, d_n)))
 
 
-def gru(x_BD: Tensor, state: CellState, weights: CellWeights) -> CellState:
-    """Take a step of the gated recurrent unit (Cho and others 2014), in the variant that cuDNN and torch have.
+def gru(x_BD: Tensor, state: CellState, weights: CellWeights, reset: Reset = "after") -> CellState:
+    """Take a step of the gated recurrent unit (Cho and others 2014).
 
-    The reset gate is applied to U_n h_{t-1} + d_n, after the product, so that all three products with h_{t-1} can
-    be computed at once; in the paper it is applied to h_{t-1}, before the product.
+    In the paper and in lectures the reset gate is applied to h_{t-1}, before the product with U_n. cuDNN and torch
+    apply it to U_n h_{t-1} + d_n, after the product, so that all three products with h_{t-1} are computed at once.
     """
     (h_BH,) = state
-    _, z_BH, n_BH = gru_gates(x_BD, h_BH, weights)
+    _, z_BH, n_BH = gru_gates(x_BD, h_BH, weights, reset)
     # h_t = (1 - z_t) ⊙ n_t + z_t ⊙ h_{t-1}
     return ((1 - z_BH) * n_BH + z_BH * h_BH,)
 

@@ -3,6 +3,9 @@
 torch computes all time steps of a layer in one function (cuDNN's on a GPU). Its modules, such as nn.LSTM, call that
 function with their own weights; here it is called directly, because the weights may have to be changed first: some
 dropped (weight dropout), or all cast to the dtype of autocast.
+
+torch has no such function for an Elman layer with another activation than tanh and ReLU, nor for a GRU whose reset
+gate comes before the product: these are computed step by step, which is several times slower.
 """
 
 from __future__ import annotations
@@ -10,34 +13,47 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from chainrule.networks.config import GATES, CellName
+from chainrule.networks.config import GATES, Activation, CellName, Reset
+from chainrule.networks.layers import ACTIVATIONS
 from chainrule.networks.precision import working_type
 from chainrule.networks.recurrent import cells
 from chainrule.networks.recurrent.cells import CellState, CellWeights, keep_where, read_by_steps
 
 
 class FusedLayer(nn.Module):
-    """One recurrent layer, computed by torch's fused function for its cell."""
+    """One recurrent layer, computed by torch's fused function for its cell, or step by step where there is none."""
 
     SHARES: ClassVar[tuple[str, ...]] = ("weight_dropout",)
 
     def __init__(
-        self, cell: CellName, activation: Literal["tanh", "relu"], below: int, width: int, weight_dropout: float
+        self,
+        cell: CellName,
+        activation: Activation,
+        below: int,
+        width: int,
+        weight_dropout: float,
+        *,
+        reset: Reset = "after",
+        biases: int = 2,
+        orthogonal: bool = True,
     ) -> None:
         super().__init__()
-        self.cell, self.weight_dropout = cell, weight_dropout
-        self._run, self.step = _functions(cell, activation)
+        self.cell, self.weight_dropout, self.biases = cell, weight_dropout, biases
+        self._run: Any
+        self._run, self.step = _functions(cell, activation, reset)
         # never called: it keeps the weights contiguous in memory, as cuDNN wants them, when they are moved
         module = {"elman": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}[cell]
         self.weights: nn.RNNBase = module(below, width)
-        self._initialise()
+        if biases == 1:
+            del self.weights.bias_hh_l0
+        self._initialise(orthogonal)
 
     def forward(self, x_BTD: Tensor, state: CellState, lengths_B: Tensor | None = None) -> tuple[Tensor, CellState]:
         """Return the output at each time step, [B, T, H], and the state after each row's last token.
@@ -48,6 +64,9 @@ class FusedLayer(nn.Module):
         is_autocast = dtype != self._own().U.dtype
         weights = list(self._weights(dtype))
         x_BTD, state = x_BTD.to(dtype), tuple(part_BH.to(dtype) for part_BH in state)
+        if self._run is None:
+            with torch.autocast(x_BTD.device.type, enabled=False) if is_autocast else contextlib.nullcontext():
+                return read_by_steps(self.step, x_BTD, state, CellWeights(*weights), lengths_B)
         hx = [part_BH[None].contiguous() for part_BH in state]
         with torch.autocast(x_BTD.device.type, enabled=False) if is_autocast else contextlib.nullcontext():
             if lengths_B is not None and x_BTD.shape[1] > 1:
@@ -89,14 +108,15 @@ class FusedLayer(nn.Module):
         return True, 1, 0.0, torch.is_grad_enabled(), False
 
     def _own(self) -> CellWeights:
-        return CellWeights(*self.weights.parameters())
+        W, U, b, *d = self.weights.parameters()
+        return CellWeights(W, U, b, d[0] if d else torch.zeros_like(b))
 
     def _weights(self, dtype: torch.dtype) -> CellWeights:
-        """Return the weights of one call: the layer's own, or a copy with weight dropout or of another dtype."""
+        """Return the weights of one call: the layer's own, or a copy with what torch's function needs of them."""
         weights = self._own()
         if self.training and self.weight_dropout:
             weights = weights._replace(U=functional.dropout(weights.U, self.weight_dropout))
-        elif weights.U.dtype == dtype:
+        elif weights.U.dtype == dtype and (self.biases == 2 or self._run is None):
             return weights
         # contiguous again, in cuDNN's order: else cuDNN would copy them once more, and warn
         flat = torch.cat([part.flatten() for part in weights]).to(dtype)
@@ -104,12 +124,12 @@ class FusedLayer(nn.Module):
         return CellWeights(*(part.view_as(like) for part, like in zip(parts, weights, strict=True)))
 
     @torch.no_grad()
-    def _initialise(self) -> None:
+    def _initialise(self, orthogonal: bool) -> None:
         weights = self._own()
         for W, U in zip(weights.W.chunk(GATES[self.cell]), weights.U.chunk(GATES[self.cell]), strict=True):
             nn.init.xavier_uniform_(W)
             # an orthogonal matrix keeps the length of a vector, also when they are multiplied again and again
-            nn.init.orthogonal_(U)
+            nn.init.orthogonal_(U) if orthogonal else nn.init.xavier_uniform_(U)
         nn.init.zeros_(weights.b)
         nn.init.zeros_(weights.d)
         if self.cell == "lstm":
@@ -117,12 +137,13 @@ class FusedLayer(nn.Module):
             nn.init.ones_(weights.b.chunk(4)[1])
 
 
-def _functions(cell: CellName, activation: str) -> tuple[Callable[..., Any], cells.Step]:
-    """torch's fused function for a layer of this cell, and the function for one step from cells.py."""
+def _functions(
+    cell: CellName, activation: Activation, reset: Reset
+) -> tuple[Callable[..., Any] | None, cells.Step]:
+    """torch's fused function for a layer of this cell, if there is one, and one step from cells.py."""
     if cell == "lstm":
         return torch.lstm, cells.lstm
     if cell == "gru":
-        return torch.gru, cells.gru
-    if activation == "tanh":
-        return torch.rnn_tanh, cells.elman
-    return torch.rnn_relu, partial(cells.elman, f=torch.relu)
+        return torch.gru if reset == "after" else None, partial(cells.gru, reset=reset)
+    fused = {"tanh": torch.rnn_tanh, "relu": torch.rnn_relu}
+    return fused.get(activation), partial(cells.elman, f=ACTIVATIONS[activation])

@@ -49,7 +49,8 @@ class Recurrent(Network):
     def make_layer(self, below: int, width: int) -> nn.Module:
         """Return a layer of `width` units that reads vectors of `below` numbers."""
         config = self.config
-        return FusedLayer(config.cell, config.activation, below, width, config.weight_dropout)
+        options: Any = {name: getattr(config, name) for name in ("reset", "biases", "orthogonal")}
+        return FusedLayer(config.cell, config.activation, below, width, config.weight_dropout, **options)
 
     def table(self) -> Table:
         return Table(self.embedding.weight, self.embedding.scale, "embedding")
