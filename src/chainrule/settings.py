@@ -23,6 +23,8 @@ from chainrule.errors import SettingsError
 T = TypeVar("T")
 Groups: typing.TypeAlias = Mapping[str, tuple[str, ...]]
 """The names of settings that belong together, by the name of their group."""
+Presets: typing.TypeAlias = Mapping[str, Mapping[str, Any]]
+"""The values of settings that a preset stands for, by the name of the preset."""
 
 
 CHOSEN = "chosen"
@@ -61,12 +63,17 @@ ALSO_CALLED = {
 
 
 def parse(settings_class: type[T], values: Mapping[str, Any]) -> T:
-    """Return an instance of the frozen dataclass `settings_class`, with strings converted to its types."""
+    """Return an instance of the frozen dataclass `settings_class`, with strings converted to its types.
+
+    If the class has `PRESETS`, its setting `preset` names one: values for the settings that are not given.
+    """
     hints = typing.get_type_hints(settings_class)
     fields = dataclasses.fields(settings_class)  # type: ignore[arg-type]
     known = [field.name for field in fields]
     earlier = {field.metadata.get("formerly"): field.name for field in fields}
     values = {key if key in known else earlier.get(key, key): value for key, value in values.items()}
+    preset = getattr(settings_class, "PRESETS", {}).get(str(values.get("preset")).lower(), {})
+    values = {**preset, **values}
     for key in values:
         if key not in known:
             close = [name for name in known if key in ALSO_CALLED.get(name, ())]

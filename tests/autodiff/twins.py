@@ -65,6 +65,8 @@ DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("transformer", {"preset": "gpt2"}),
     "llama": ("transformer", {"preset": "llama", "kv_heads": 2, "heads": 4}),
     "bert": ("transformer", {"preset": "bert"}),
+    "no residual": ("transformer", {"residual": False}),
+    "no residual, post": ("transformer", {"preset": "lecture", "residual": False}),
     "alibi": ("transformer", {"positions": "alibi", "heads": 3, "width": 6, "slide": 0.2}),
     "no positions": ("transformer", {"positions": "none", "placement": "post", "bias": True, "slide": 1.0}),
 }

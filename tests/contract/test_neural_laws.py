@@ -24,6 +24,7 @@ DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("transformer", {"preset": "llama", "kv_heads": 2}),
     "bert": ("transformer", {"preset": "bert"}),
     "fast": ("transformer", {"preset": "fast", "kv_heads": 1}),
+    "no residual": ("transformer", {"residual": False}),
     "alibi": ("transformer", {"positions": "alibi", "slide": 0.2}),
     "no positions": ("transformer", {"positions": "none", "slide": 1.0}),
     "bag of words": ("bagofwords", {"window": 4, "embedding": 8, "hidden": 16}),

@@ -32,6 +32,7 @@ DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("transformer", {"preset": "gpt2", "slide": 1.0}),
     "llama": ("transformer", {"preset": "llama", "kv_heads": 2, "heads": 4}),
     "fast transformer": ("transformer", {"preset": "fast", "kv_heads": 1}),
+    "no residual": ("transformer", {"residual": False}),
     "alibi": ("transformer", {"positions": "alibi", "slide": 0.2}),
 }
 SMALL = {"embedding": 8, "hidden": 16}

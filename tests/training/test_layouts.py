@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -37,6 +38,7 @@ def lines_of(lengths: list[int]) -> np.ndarray:
 
 texts = st.lists(st.integers(1, 30), min_size=1, max_size=40).map(lines_of)
 sizes = st.builds(Size, length=st.integers(1, 12), step=st.integers(1, 100), at_once=st.integers(1, 100))
+any_sizes = st.builds(lambda size, examples: replace(size, examples=examples), sizes, st.sampled_from([None, 1, 3]))
 windows = st.sampled_from([None, 12])
 contexts: Any = st.sampled_from(["line", "stream"])
 
@@ -56,7 +58,7 @@ def rows_of_epoch(layout: Layout, batches: Gatherer, number: int | None) -> list
     return found
 
 
-@given(texts, contexts, windows, sizes, st.booleans(), st.sampled_from([None, 0, 3]))
+@given(texts, contexts, windows, any_sizes, st.booleans(), st.sampled_from([None, 0, 3]))
 def test_every_token_is_a_target_once_an_epoch(
     ids: np.ndarray, context: Context, window: int | None, size: Size, vary: bool, number: int | None
 ) -> None:
@@ -206,12 +208,26 @@ def test_epoch_and_seed_are_all_that_chance_depends_on(context: Context, window:
         assert rows_of_epoch(layout, batches, 5) != rows_of_epoch(other, batches, 5)
 
 
-@given(texts, contexts, windows, sizes)
+@given(texts, contexts, windows, any_sizes)
 def test_epochs_as_steps(ids: np.ndarray, context: Context, window: int | None, size: Size) -> None:
     layout = made(ids, context, window, size)
     assert layout.steps(2) == len(layout.epoch(0)) + len(layout.epoch(1))
     assert layout.steps(1.5) == len(layout.epoch(0)) + round(0.5 * len(layout.epoch(1)))
     assert layout.steps(1e-9) == 1
+
+
+def test_steps_of_so_many_examples_are_shuffled_whatever_their_length() -> None:
+    ids = lines_of([length for length in range(1, 9) for _ in range(10)])
+    layout = made(ids, "line", 8, Size(8, 40, 40, examples=1))
+    epochs = [layout.epoch(number) for number in (0, 1)]
+    starts = [[step.parts[0].starts_B.tolist() for step in map(one.make, range(len(one)))] for one in epochs]
+    assert all(len(one) == 80 and {len(rows) for rows in one} == {1} for one in starts)
+    assert starts[0] != starts[1] and sorted(starts[0]) == sorted(starts[1])
+    three = made(ids, "line", 8, replace(layout.size, examples=3)).epoch(0)
+    assert sorted(sum(len(rows.starts_B) for rows in three[n].parts) for n in range(len(three))) == [2, *[3] * 26]
+    assert len(layout.epoch(None)) < 20  # a validation is not slowed down
+    windows = made(ids, "stream", 8, layout.size).epoch(0)
+    assert [len(windows[n].parts[0].starts_B) for n in range(3)] == [1, 1, 1]
 
 
 def test_lines_of_like_length_stand_together() -> None:

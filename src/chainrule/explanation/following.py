@@ -88,29 +88,34 @@ def follow(network: TapeTransformer, modules: Sequence[Module], embedded: Module
     """Follow the last token through the modules that `read` left on the tape; `embedded` are the embeddings."""
     products = {one.in_modules[1].name: one for one in modules if isinstance(one, Linear)}
     attention = [one for one in modules if isinstance(one, ScaledDotProductAttention)]
+    is_pre = network.config.placement == "pre"
 
-    def after(added: Module) -> tuple[Module, Module]:
-        """The sum x + f(x), and the vector after this part: the sum, or its norm."""
-        total = next(one for one in modules if isinstance(one, Add) and one.in_modules[1] is added)
-        if network.config.placement == "pre":
-            return total, total
-        return total, next(one for one in modules if one.in_modules and one.in_modules[0] is total)
+    def after(added: Module) -> Module:
+        """The vector after this part of a block: x + f(x), or its norm."""
+        total = added
+        if network.config.residual:
+            total = next(one for one in modules if isinstance(one, Add) and one.in_modules[1] is added)
+        if is_pre:
+            return total
+        return next(one for one in modules if one.in_modules and one.in_modules[0] is total)
 
-    blocks, first = [], None
+    blocks = []
     for layer, attended in enumerate(attention):
         mixed, transformed = (
             products[f"blocks.{layer}.{part}.out.weight"] for part in ("attention", "feedforward")
         )
-        (total, middle), (_, out) = after(mixed), after(transformed)
-        first = total.in_modules[0] if first is None else first
-        blocks.append(_block(network, attended, mixed, middle, transformed, out))
-    assert first is not None  # there is at least one block
+        blocks.append(_block(network, attended, mixed, after(mixed), transformed, after(transformed)))
+    # the first block reads x⁰, or its norm
+    first: Node = products["blocks.0.attention.qkv.weight"].in_modules[0]
+    if is_pre:
+        assert isinstance(first, Module)
+        first = first.in_modules[0]
     added = [one for one in modules if isinstance(one, Add) and one.in_modules[0] is embedded]
     has_vector = network.config.positions in ("learned", "sinusoidal")
     x_SD = np.stack([_last(first), *(block.out_D for block in blocks)])
     with no_grad():
         x = Value(x_SD, "x")
-        features = network.norm("norm", x) if network.config.placement == "pre" else x
+        features = network.norm("norm", x) if is_pre else x
         logits_SV = network.logits(features).out_tensor
     # ln p = z - ln Σ e^z
     shifted_SV = logits_SV - logits_SV.max(axis=-1, keepdims=True)

@@ -90,6 +90,7 @@ LLAMA = Architecture(
     allowed={
         "norm": ("rmsnorm",),
         "placement": ("pre",),
+        "residual": (True,),
         "positions": ("rotary",),
         "activation": ("swiglu", "relu2"),
         "embedding_norm": (False,),

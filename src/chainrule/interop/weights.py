@@ -34,6 +34,7 @@ USUAL_SIZES = {
 WITH_LAYERNORM: Mapping[str, Sequence[Any]] = {
     "norm": ("layernorm",),
     "placement": ("post",),
+    "residual": (True,),
     "positions": ("learned", "sinusoidal", "none"),
     "activation": tuple(ACTIVATIONS),
     "qk_norm": (False,),

@@ -319,7 +319,8 @@ def _with_larger_batch(search: _Search, index: int, speed: Callable[[Any], float
     """
     rate = search.rates[index]
     chosen = search.complete(index, rate)
-    while "batch" in open_names(search.settings) and search.estimate(rate).epochs < _FEW_EPOCHS:
+    is_open = "batch" in open_names(search.settings) and search.settings.examples is None
+    while is_open and search.estimate(rate).epochs < _FEW_EPOCHS:
         larger = replace(chosen, batch=_LARGER * chosen.batch)
         takes_long = (1 + TIMED_STEPS) * larger.batch / rate > _TRIAL_SHARE * search.seconds
         if takes_long or larger.batch > min(TIMED_TOKENS, search.tokens // 8):

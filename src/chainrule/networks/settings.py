@@ -37,7 +37,7 @@ from chainrule.networks.defaults import (
 )
 from chainrule.networks.training_settings import DECAYING, LEARNING_RATES, Optimiser, TrainingSettings
 from chainrule.networks.transformer.config import AS_PRESET, Preset, TransformerConfig
-from chainrule.settings import Groups, open_names, setting
+from chainrule.settings import Groups, Presets, open_names, setting
 from chainrule.system.devices import has_torch
 from chainrule.text.templates import TEMPLATE, check_template
 
@@ -232,6 +232,12 @@ class HiddenLayerSettings(EngineSettings, HiddenLayersConfig):
 class FeedforwardSettings(FeedforwardConfig, HiddenLayerSettings):
     """A feed-forward network and its training."""
 
+    PRESETS: ClassVar[Presets] = {"lecture": {"activation": "tanh", "tied": False, "layers": 1}}
+
+    preset: Literal["none", "lecture"] = setting(
+        "none", "lecture: one layer of tanh units and two tables, for settings that are not set"
+    )
+
 
 @dataclass(frozen=True)
 @leaves_open("embedding", "hidden", "dropout", "tied")
@@ -276,6 +282,12 @@ _FULL_REGULARISATION = {
 @leaves_open("embedding", "hidden", "layers", *_FULL_REGULARISATION, "beta1", "beta2", "clip", "warmup")
 class RecurrentSettings(TunedSettings, RecurrentConfig):
     """A recurrent network and its training."""
+
+    PRESETS: ClassVar[Presets] = {"lecture": {"biases": 1, "tied": False, "layers": 1}}
+
+    preset: Literal["none", "lecture"] = setting(
+        "none", "lecture: one layer, one bias a sum, two tables; gru: reset=before; for settings that are not set"
+    )
 
     def sizes(self) -> list[Values]:
         return named(("embedding", "hidden", "layers"), _RECURRENT_SIZES)
@@ -349,6 +361,8 @@ class LstmSettings(RecurrentSettings):
 @dataclass(frozen=True)
 class GruSettings(RecurrentSettings):
     """A GRU and its training."""
+
+    PRESETS: ClassVar[Presets] = {"lecture": {**RecurrentSettings.PRESETS["lecture"], "reset": "before"}}
 
     cell: Literal["gru"] = setting("gru", "the kind of cells in a layer")
 

@@ -49,7 +49,7 @@ class TrainingSettings(Checked):
 
     GROUPS: ClassVar[Groups] = {
         "duration": ("epochs", "steps", "minutes", "patience"),
-        "batches": ("batch", "length", "vary_length"),
+        "batches": ("batch", "examples", "length", "vary_length"),
         "optimisation": ("optimiser", "learning_rate", "beta1", "beta2", "clip", "average"),
         "regularisation": ("weight_decay", "regularise"),
         "schedule": ("schedule", "warmup"),
@@ -58,6 +58,10 @@ class TrainingSettings(Checked):
     }
 
     batch: int = size(4096, "tokens of one optimiser step", common=True)
+    examples: int | None = size(
+        None,
+        "lines of one step in random order (in a stream: rows), such as 1; none: as many as batch has room for",
+    )
     length: int | None = size(
         None, "tokens of a row, through which gradients flow; none: the network's window, or 64 (of lines 256)"
     )

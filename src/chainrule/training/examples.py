@@ -163,7 +163,8 @@ class PairExamples(SequenceExamples):
 
 def size_for(length: int, engine: Engine, settings: TrainingSettings) -> Size:
     """Return the size of batches in rows of `length` tokens; each process has its share of a micro-batch."""
-    return Size(length, settings.batch, (settings.device_batch or settings.batch) * engine.processes)
+    at_once = (settings.device_batch or settings.batch) * engine.processes
+    return Size(length, settings.batch, at_once, settings.examples)
 
 
 def texts_of(data: TrainingData) -> Texts:

@@ -100,16 +100,18 @@ class Size:
     """Tokens of an optimiser step."""
     at_once: int
     """Tokens of a micro-batch."""
+    examples: int | None = None
+    """Lines or rows of a step in training, whatever their length; None: as many as `step` has room for."""
 
     @property
     def rows(self) -> int:
         """Rows of a step."""
-        return max(1, self.step // self.length)
+        return self.examples or max(1, self.step // self.length)
 
     @property
     def rows_at_once(self) -> int:
         """Rows of a micro-batch."""
-        return max(1, min(self.at_once, self.step) // self.length)
+        return min(self.rows, max(1, min(self.at_once, self.step) // self.length))
 
 
 @dataclass(frozen=True)
@@ -337,6 +339,7 @@ def in_pieces(
 class Lines(Layout):
     """Lines of similar length together, the batches in random order; long lines are cut into pieces.
 
+    If the size of a step is a number of examples, lines of any length are together, in random order.
     A later piece begins with `overlap` tokens of the one before, which are read and not predicted.
     """
 
@@ -373,8 +376,10 @@ class Lines(Layout):
         generator = None if number is None else np.random.default_rng((self.seed % 2**64, number))
         count = len(self.starts)
         order = np.arange(count) if generator is None else generator.permutation(count)
-        order = order[np.argsort(self.sizes[order], kind="stable")]
-        batches = np.arange(len(self.bounds) - 1)
+        bounds = self._bounds_of(number)
+        if bounds is self.bounds:
+            order = order[np.argsort(self.sizes[order], kind="stable")]
+        batches = np.arange(len(bounds) - 1)
         batches = batches if generator is None else generator.permutation(batches)
 
         def part(rows: np.ndarray) -> Rows:
@@ -383,15 +388,22 @@ class Lines(Layout):
 
         def step(index: int) -> Step:
             batch = batches[index]
-            rows = order[self.bounds[batch] : self.bounds[batch + 1]]
-            bounds = _bounds(self.sizes[rows], self.size.at_once)
-            return Step([part(rows[low:high]) for low, high in pairwise(bounds)])
+            rows = order[bounds[batch] : bounds[batch + 1]]
+            rows = rows[np.argsort(self.sizes[rows], kind="stable")]
+            fitting = _bounds(self.sizes[rows], self.size.at_once)
+            return Step([part(rows[low:high]) for low, high in pairwise(fitting)])
 
         return Epoch(len(batches), step)
 
     def count(self, number: int | None) -> int:
         """Return the number of steps, the same in all epochs: which lengths share a batch is not random."""
-        return len(self.bounds) - 1
+        return len(self._bounds_of(number)) - 1
+
+    def _bounds_of(self, number: int | None) -> np.ndarray:
+        """Return the bounds of the batches among the lines of an epoch, or of a validation."""
+        if self.size.examples is None or number is None:
+            return self.bounds
+        return np.append(np.arange(0, len(self.starts), self.size.examples), len(self.starts))
 
 
 def _bounds(lengths: np.ndarray, most: int) -> np.ndarray:

@@ -252,7 +252,9 @@ def _seconds_on_gpu(timer: Autotune) -> float:
 
 def before_training(settings: TrainingSettings, length: int, context: Context, window: int | None) -> Iterator[str]:
     """Yield the notes for a run in rows of at most `length` tokens, of a network with this window."""
-    if context != "line" and length > settings.batch:  # a single row, and so a step, is larger than a batch
+    if (
+        context != "line" and settings.examples is None and length > settings.batch
+    ):  # a single row, and so a step, is larger than a batch
         yield (
             f"a step is one row of {length:,} tokens, more than the batch of {settings.batch:,}: "
             f"set length={settings.batch} for steps as small as that"

@@ -63,9 +63,7 @@ class TapeTransformer(TapeNetwork):
     @classmethod
     def fill(cls, weight: Array, name: str, config: TransformerConfig, randomness: Generator) -> None:
         if weight.ndim == 2:
-            # weights whose output is added to x: the variance of a sum of 2L parts is 2L times theirs
-            added = 0.0 if config.zero_init else (2 * config.layers) ** -0.5
-            std = config.initial_std * (added if name.endswith(".out.weight") else 1.0)
+            std = config.initial_std * (config.added_scale if name.endswith(".out.weight") else 1.0)
             weight[:] = randomness.normal(0, std, weight.shape)
         elif name.endswith(("norm.weight", "gain_K")):
             weight[:] = 1
@@ -126,6 +124,8 @@ class TapeTransformer(TapeNetwork):
     #
     # pre:   x + f(Norm(x))
     # post:  Norm(x + f(x))                    f is attention, then the feed-forward part
+    #
+    # With residual=false nothing is added: f(Norm(x)), or Norm(f(x)).
 
     def block(self, layer: int, x: Node, places: Places, randomness: Randomness = None) -> Module:
         """Attention, then the feed-forward part, each with a residual connection and a norm."""
@@ -143,8 +143,11 @@ class TapeTransformer(TapeNetwork):
         # dropout of single features and, by `layer_dropout`, of whole rows
         added = dropout(added, config.dropout, randomness)
         added = dropout(added, config.layer_dropout, randomness, (len(added.out_tensor), 1, 1))
-        z = Add().apply_fwd(x, added)
-        return z if is_pre else self.norm(name, z)
+        z = Add().apply_fwd(x, added) if config.residual else added
+        if not is_pre:
+            return self.norm(name, z)
+        assert isinstance(z, Module)
+        return z
 
     def norm(self, name: str, x: Node) -> Module:
         """LayerNorm or RMSNorm of x, with the gain and the shift that there are."""

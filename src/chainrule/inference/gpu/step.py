@@ -30,7 +30,7 @@ def is_available(network: Transformer, batch_size: int) -> bool:
 
 def suits(config: TransformerConfig) -> bool:
     """Return True if the kernels, and those that choose a token and embed it, compute this design."""
-    if config.placement != "pre" or config.qk_gain or config.embedding_norm:
+    if config.placement != "pre" or not config.residual or config.qk_gain or config.embedding_norm:
         return False
     return config.activation in _ACTIVATIONS and config.heads * config.head_size == config.width
 

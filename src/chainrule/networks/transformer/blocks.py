@@ -83,6 +83,8 @@ class Block(nn.Module):
     pre:   x + f(Norm(x))
     post:  Norm(x + f(x))
 
+    With residual=false nothing is added: f(Norm(x)), or Norm(f(x)).
+
     The block of a decoder that looks at a source has cross-attention between the two.
     """
 
@@ -90,7 +92,7 @@ class Block(nn.Module):
 
     def __init__(self, config: TransformerConfig, *, crosses: bool = False) -> None:
         super().__init__()
-        self.is_pre = config.placement == "pre"
+        self.is_pre, self.residual = config.placement == "pre", config.residual
         self.dropout, self.layer_dropout = config.dropout, config.layer_dropout
         self.attention_norm, self.attention = Norm(config), SelfAttention(config)
         self.cross_norm = Norm(config) if crosses else None
@@ -109,11 +111,11 @@ class Block(nn.Module):
         return self._added(x_BTD, self.feedforward_norm, self.feedforward)
 
     def _added(self, x_BTD: Tensor, norm: nn.Module, f: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return x + f(x), normalised before or after."""
-        if self.is_pre:
-            return x_BTD + self._dropped(f(norm(x_BTD)))
-        result: Tensor = norm(x_BTD + self._dropped(f(x_BTD)))
-        return result
+        """Return x + f(x), normalised before or after; without a residual connection, f(x)."""
+        new_BTD = self._dropped(f(norm(x_BTD) if self.is_pre else x_BTD))
+        if self.residual:
+            new_BTD = x_BTD + new_BTD
+        return new_BTD if self.is_pre else norm(new_BTD)
 
     def _dropped(self, added_BTD: Tensor) -> Tensor:
         """f(x), in training with dropout of single features and, as `layer_dropout`, of whole rows."""

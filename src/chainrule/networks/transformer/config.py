@@ -75,6 +75,7 @@ class TransformerConfig(Checked):
     hidden: int = size(AS_PRESET, "features inside a block (default: 4 width; 8/3 width with swiglu)")
     norm: Literal["layernorm", "rmsnorm"] = as_preset("rmsnorm", "how features are brought to one size")
     placement: Literal["pre", "post"] = as_preset("pre", "normalise before each part of a block, or after it")
+    residual: bool = setting(True, "add the input of each part of a block to its output")
     gain: bool = as_preset(True, "whether norms scale each feature by a learned number")
     activation: Activation = as_preset("gelu", "the activation of the feed-forward part")  # noqa: RUF009
     positions: Literal["learned", "sinusoidal", "rotary", "alibi", "none"] = as_preset(
@@ -104,9 +105,12 @@ class TransformerConfig(Checked):
         if AS_PRESET in (self.layers, self.width, self.heads, self.window):
             self._check_heads()  # sizes are left open: the rest is filled in once they are chosen
             return
+        if not self.residual:
+            self._fill({"zero_init": False})
         self._fill(PRESETS.get(self.preset, {}))
         self._fill({one.name: one.metadata.get("otherwise", AS_PRESET) for one in dataclasses.fields(self)})
         self._check_choices()
+        self._check_residual()
         self._fill(
             {
                 "kv_heads": self.heads,
@@ -120,6 +124,14 @@ class TransformerConfig(Checked):
         )
         self._check_heads()
 
+    @property
+    def added_scale(self) -> float:
+        """The factor of the first weights whose output is added to x."""
+        if not self.residual:
+            return 1.0
+        # the variance of a sum of 2L parts is 2L times theirs
+        return 0.0 if self.zero_init else (2 * self.layers) ** -0.5
+
     def _fill(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
             if getattr(self, name) is AS_PRESET:
@@ -129,6 +141,14 @@ class TransformerConfig(Checked):
         for name, hint in get_type_hints(TransformerConfig).items():
             if get_origin(hint) is Literal and getattr(self, name) not in get_args(hint):
                 raise SettingsError(f"{name} should be {'|'.join(get_args(hint))}, not {getattr(self, name)!r}")
+
+    def _check_residual(self) -> None:
+        if not self.residual and self.zero_init:
+            raise SettingsError(
+                "zero_init=true and residual=false: blocks would only ever give zeros; set one of them otherwise"
+            )
+        if not self.residual and self.layer_dropout:
+            raise SettingsError("layer_dropout leaves out what is added to a residual: set residual=true with it")
 
     def _check_heads(self) -> None:
         if AS_PRESET in (self.width, self.heads):

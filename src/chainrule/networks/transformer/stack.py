@@ -51,13 +51,11 @@ class Layers(nn.Module):
         Weights whose output is added to x are smaller the more of them there are, or 0.
         """
         config = self.config
-        # the variance of a sum of 2L parts is 2L times theirs
-        added = 0.0 if config.zero_init else (2 * config.layers) ** -0.5
         for table in tables:
             nn.init.normal_(table, std=config.initial_std)
         for name, parameter in self.blocks.named_parameters():
             if parameter.dim() == 2:
-                scale = added if name.endswith(".out.weight") else 1.0
+                scale = config.added_scale if name.endswith(".out.weight") else 1.0
                 nn.init.normal_(parameter, std=scale * config.initial_std)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
