@@ -15,7 +15,7 @@ import platform
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
@@ -271,6 +271,8 @@ class Kind:
     """The name of the task of its models; kinds of one task learn from the same examples, and share a ladder."""
     tokenizer: str = "bpe"
     """The name of the tokenizer where none is chosen."""
+    shapes: Callable[[Any, int], Mapping[str, Sequence[int]]] | None = None
+    """The shape of each of a model's arrays of parameters, by name, for settings and a size of the vocabulary."""
     measure: str | None = None
     """Where the function is, as MODULE:NAME, that measures a model of another task than language in a comparison.
 

@@ -136,10 +136,12 @@ def padded_size(vocab_size: int) -> int:
 def count_parameters(shapes: Mapping[str, Sequence[int]], vocab_size: int) -> int:
     """Count the learned parameters, from the shapes of the tensors; padding rows of tables do not count."""
     missing = padded_size(vocab_size) - vocab_size
-    return sum(
-        math.prod(shape) - missing * math.prod(shape[1:]) * (name.partition(".")[0] in ("embedding", "head"))
-        for name, shape in shapes.items()
-    )
+    return sum(math.prod(shape) - missing * math.prod(shape[1:]) * is_table(name) for name, shape in shapes.items())
+
+
+def is_table(name: str) -> bool:
+    """Return True if the tensor of that name has a row for each token."""
+    return name.partition(".")[0] in ("embedding", "head")
 
 
 # -- configurations ---------------------------------------------------------------------------------------

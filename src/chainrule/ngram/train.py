@@ -248,6 +248,8 @@ KIND = Kind(
     tunes_on_held_out=lambda settings: settings.tunes_on_held_out,
     fewest_documents=lambda settings: 20 if settings.smoothing == "jelinek-mercer" else 2,
     takes_executor=lambda settings: settings.smoothing != "infinite",
+    # a distribution for each context of order - 1 tokens, whose probabilities sum to 1
+    shapes=lambda settings, vocab_size: {"probabilities": (*[vocab_size] * (settings.order - 1), vocab_size - 1)},
 )
 
 ANYGRAM = Kind(

@@ -19,7 +19,7 @@ from chainrule.contract.lm import Context
 from chainrule.decode.generate import generate, sample_text
 from chainrule.errors import MissingExtraError, SettingsError
 from chainrule.folder import TEXT, ModelFolder
-from chainrule.networks.config import count_parameters
+from chainrule.networks.config import count_parameters, is_table
 from chainrule.networks.defaults import complete, in_words, remembered, with_time
 from chainrule.networks.settings import (
     BagOfWordsSettings,
@@ -90,6 +90,11 @@ class NetworkKind:
         return sample_text(lm, data.seed) if data.sources is None else generate(lm, first_prompt(data), heal=False)
 
     # -- the same for every kind --------------------------------------------------------------------------
+
+    def shapes(self, settings: Any, vocab_size: int) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each weight, as the tape declares it, without the padding rows of tables."""
+        found = import_object(self.networks["tape"]).shapes(settings, vocab_size)
+        return {name: (vocab_size, *shape[1:]) if is_table(name) else shape for name, shape in found.items()}
 
     def engine(self, settings: NeuralSettings) -> type[Engine]:
         """Return the class of the engine that the settings choose."""
@@ -209,6 +214,7 @@ class NetworkKind:
             check=self.check,
             keeps_run=True,
             requires_torch="tape" not in self.networks,
+            shapes=self.shapes if "tape" in self.networks else None,
             **others,
         )
 

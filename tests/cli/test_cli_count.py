@@ -1,0 +1,72 @@
+"""`chainrule count`: parameters from shapes, with formulas that give the same numbers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from .running import Fails, Run
+
+LECTURE = ("--set", "preset=lecture")
+TRIGRAM = ("--set", "order=3", "--set", "embedding=300", "--set", "hidden=500")
+
+
+def test_the_lectures_neural_trigram(run: Run) -> None:
+    ran = run("count", "feedforward", *LECTURE, *TRIGRAM)
+    lines = [line.split() for line in ran.out.splitlines()]
+    assert ["all", "8,310,500"] in lines
+    assert "hidden · (order - 1) · embedding" in ran.out
+    assert lines[-1] == ["feedforward:", "|V|=10000", "embedding=300", "hidden=500", "layers=1", "order=3"]
+
+
+def test_kinds_side_by_side(run: Run) -> None:
+    ran = run("count", "ngram", "feedforward", "lstm", *TRIGRAM)
+    numbers = {line.split()[0]: line.split()[1] for line in ran.out.splitlines()[2:5]}
+    assert numbers["ngram"] == "999,900,000,000" and numbers["feedforward"] == "8,310,500"
+    assert "|V|^2 · (|V| - 1)" in ran.out
+
+
+def test_orders(run: Run) -> None:
+    ran = run("count", "ngram", "feedforward", "elman", "--orders", "2-4", "--vocab-size", 10, "--set", "hidden=4")
+    rows = [line.split() for line in ran.out.splitlines()[2:5]]
+    assert [row[:2] for row in rows] == [["2", "90"], ["3", "900"], ["4", "9,000"]]
+    assert rows[0][3] == rows[1][3] == rows[2][3]  # one matrix for every step
+
+
+def test_the_matrix_of_a_feed_forward_network_grows_with_its_order(run: Run) -> None:
+    found = run("count", "feedforward", "--orders", "2-4", *TRIGRAM[2:], "--json").json
+    assert [one["sizes"]["order"] for one in found] == [2, 3, 4]
+    assert [one["parameters"] - found[0]["parameters"] for one in found] == [0, 150_000, 300_000]
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("ngram", "order=4"),
+        ("feedforward", "direct=true"),
+        ("bagofwords", "bias=false"),
+        ("elman", "last=8"),
+        ("lstm", "layers=3"),
+        ("gru", "preset=lecture"),
+        ("qrnn", "learned_start=true"),
+        ("transformer", "preset=llama"),
+        ("transformer", "kv_heads=2"),
+        ("transformer", "preset=gpt2"),
+    ],
+)
+def test_formulas_give_the_numbers(run: Run, kind: str, settings: str) -> None:
+    (found,) = run("count", kind, "--set", settings, "--vocab-size", 1003, "--json").json
+    for weight in found["weights"]:
+        formula = weight["formula"].replace("|V|", "V").replace("·", "*").replace("^", "**")
+        assert eval(formula, {"V": 1003, **found["sizes"]}) == weight["number"] == math.prod(weight["shape"])
+    assert found["parameters"] == sum(weight["number"] for weight in found["weights"])
+
+
+def test_what_cannot_be_counted(fails: Fails) -> None:
+    assert "the parameters of seq2seq are not known before a training; of ngram, feedforward" in fails(
+        "count", "seq2seq"
+    )
+    assert "--orders takes a range such as 2-6, not '6-2'" in fails("count", "ngram", "--orders", "6-2")
+    assert "unknown setting 'widht'; did you mean 'width'?" in fails("count", "transformer", "--set", "widht=8")
+    assert "order should be" in fails("count", "feedforward", "--orders", "1-2")
