@@ -67,6 +67,9 @@ def test_answers_of_another_student_are_wrong(run: Run, answers: Path) -> None:
     answers.write_text(RIGHT.format(student="bob"), encoding="utf-8")
     assert run(3, "--check", answers)[0] == 1
     assert run(3, "--check", answers, "--student", "bob")[0] == 0
+    assert json.loads(Path("counting/lesson.json").read_text())["student"] == "ann"
+    code, _, err = run(4, "--check", answers)
+    assert code == 2 and "has answers to lesson 3, not to lesson 4" in err
 
 
 def test_a_fault_is_told_by_its_line_and_answers_above_it_count(tmp_path: Path) -> None:

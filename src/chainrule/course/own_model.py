@@ -86,6 +86,7 @@ class OwnModel(LanguageModel):
         ids = to_numpy(ids_BT)
         check_ids(ids, self.tokenizer.vocab_size)
         state = self.start(len(ids)) if state is None else state
+        check_rows(state, ids)
         scores_BT = np.zeros(ids.shape)
         for t in range(ids.shape[1]):
             log_probs_BV = self.next_log_probs(state)

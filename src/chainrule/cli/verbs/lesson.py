@@ -11,6 +11,7 @@ import click
 
 from chainrule.cli import options as opt
 from chainrule.cli.output import console, count, echo, print_json, print_table, say
+from chainrule.errors import CourseError
 
 if TYPE_CHECKING:
     from chainrule.course.grading import Graded
@@ -72,8 +73,10 @@ def lesson(
     from chainrule.course.lesson import lesson as lesson_of
 
     record = record_of(Path(check).parent) if check else None
-    if record is not None and record["lesson"] == number and not student:
-        student = str(record["student"])
+    if record is not None:
+        if record["lesson"] != number:
+            raise CourseError(f"{check} has answers to lesson {record['lesson']}, not to lesson {number}")
+        student = student or str(record["student"])
     chosen = lesson_of(number, student)
     if start:
         from chainrule.course.answers import start as make
@@ -145,7 +148,8 @@ def _check(one: Lesson, path: Path, watch: bool, seconds: float, as_json: bool) 
 
     for _ in changes(path):
         graded = grade_file(one, path, seconds)
-        if record_of(path.parent) is not None:
+        record = record_of(path.parent)
+        if record is not None and record["student"] == one.student:
             note(path.parent, one, graded.grades)
         if graded.printed:
             echo(graded.printed, nl=False, err=True)

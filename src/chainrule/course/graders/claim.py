@@ -44,5 +44,5 @@ class Claim(CodeGrader):
                 "wrong", f"{measured}: the interval covers 0, so the text cannot tell; give it more text"
             )
         if claimed != best.name:
-            return self.wrong_verdict(lambda known: known == claimed, f"{measured}, not {claimed}")
+            return self.wrong_verdict(lambda known: False, f"{measured}, not {claimed}")
         return Verdict("right", measured)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,11 +60,12 @@ def _without_answer(answer: Any, right: Any, said: str) -> str:
         for slip, of in _SLIPS.items():
             if right and math.isclose(float(answer), of(float(right)), rel_tol=1e-3):
                 return slip
+        if math.isnan(answer):
+            return "nan is no number"
         return f"{show(answer)} is too {'large' if answer > right else 'small'}"
     if is_number(right):
         return f"expected a number, found {type(answer).__name__}"
     if isinstance(right, str):
         return f"it is not {show(answer)}" if isinstance(answer, str) else "expected a word in quotes"
-    if isinstance(right, Mapping) or "difference" in said or "yours" in said:
-        return said.partition(", expected")[0].partition(": yours")[0]
-    return said
+    place, wrong, _ = said.partition(": yours is")
+    return f"{place} is wrong" if wrong and "difference" not in place else place

@@ -1,0 +1,187 @@
+"""The kinds of exercises: what each says of right, wrong and broken answers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chainrule.autodiff import Module
+from chainrule.comparison.results import Comparison, Result
+from chainrule.contract.kinds import Figures
+from chainrule.course.graders import grader_of
+from chainrule.course.graders.difference import difference
+from chainrule.course.markdown import Exercise, parts_of
+from chainrule.course.own_model import OwnModel
+from chainrule.errors import CourseError
+
+TEXTS = ["i love cats", "i love dogs", "cats chase mice"]
+
+
+def grade(given: Any, /, **spec: Any) -> tuple[str, str]:
+    names = {"math": math, "np": np, "texts": TEXTS, "sigmoid": lambda x: 1 / (1 + np.exp(-x))}
+    return tuple(grader_of(Exercise("1", "Title", 1, "?", spec, 1), names, "a.md").grade(given))
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (25, "write the probability, not per cent"),
+        (-0.25, "the sign is wrong"),
+        (4, "this is 1 divided by the answer"),
+        (math.log(0.25), "this is the logarithm of the answer"),
+        (0.3, "0.3 is too large"),
+        ("a quarter", "expected a number, found str"),
+        (None, "expected a number, found NoneType"),
+        ([0.25], "expected a number, found list"),
+        (math.nan, "nan is no number"),
+    ],
+)
+def test_a_wrong_number_gets_a_hint_that_depends_on_it(answer: Any, said: str) -> None:
+    assert grade(answer, answer="1 / 4") == ("wrong", said)
+
+
+def test_numbers_may_be_rounded_and_counts_may_not() -> None:
+    assert grade(0.333, answer="1 / 3")[0] == "right"
+    assert grade(np.float32(1 / 3), answer="1 / 3")[0] == "right"
+    assert grade(0.34, answer="1 / 3")[0] == "wrong"
+    assert grade(10**6 + 1, answer="10**6") == ("wrong", "1000001 is too large")
+    assert grade(math.inf, answer="math.inf")[0] == "right"
+    assert grade(..., answer="0") == ("not yet", "")
+
+
+def test_of_a_list_or_table_the_wrong_place_is_named_and_not_the_answer() -> None:
+    assert grade([1, 2, 4], answer="[1, 2, 3]") == ("wrong", "the answer: the largest difference is 1 at [2]")
+    assert grade({"a": 0.5}, answer="{'a': 0.5, 'b': 0.5}") == ("wrong", "the answer: there is no 'b'")
+    assert grade({"a": 0.1, "b": 0.5}, answer="{'a': 0.5, 'b': 0.5}") == ("wrong", "a is wrong")
+    assert grade("dogs", answer="'cats'") == ("wrong", "it is not 'dogs'")
+    assert grade(" Cats", answer="'cats'")[0] == "right"
+
+
+FUNCTION = {
+    "kind": "function",
+    "code": "def steps(x): raise NotImplementedError",
+    "reference": "lambda x: {'square': x**2, 'sum': (x**2).sum(), 'root': np.sqrt((x**2).sum())}",
+    "inputs": "rng.normal(size=3)",
+}
+
+
+def test_the_first_step_that_differs_is_named() -> None:
+    def steps(x: Any, wrong: float = 0.0, axis: Any = None) -> Any:
+        total = np.sum(x**2, axis=axis) + wrong
+        return {"square": x**2, "sum": total, "root": np.sqrt(total)}
+
+    assert grade(steps, **FUNCTION)[0] == "right"
+    state, said = grade(lambda x: steps(x, wrong=0.5), **FUNCTION)
+    assert state == "wrong" and " sum: yours is 0.943401, expected 0.443401" in said
+    assert "square: the shape is [1, 3], expected [3]" in grade(lambda x: {"square": (x**2)[None]}, **FUNCTION)[1]
+    assert "the result: expected a dict, found NoneType" in grade(lambda x: None, **FUNCTION)[1]
+    assert grade(0.5, **FUNCTION)[0] == "wrong"
+
+
+def test_a_function_that_changes_its_input_changes_only_its_own() -> None:
+    def steps(x: Any) -> Any:
+        x **= 2
+        return {"square": x, "sum": x.sum(), "root": np.sqrt(x.sum())}
+
+    assert grade(steps, **FUNCTION)[0] == "right"
+
+
+MODULE = {
+    "kind": "module",
+    "code": "class Sigmoid(Module): ...",
+    "reference": "sigmoid",
+    "inputs": "{'x': rng.normal(size=(2, 3))}",
+}
+
+
+class Sigmoid(Module):
+    slope = 1.0
+    shift = 0.0
+
+    def forward(self, x: Any) -> Any:
+        return 1 / (1 + np.exp(-x)) + self.shift
+
+    def backward(self, g: Any) -> Any:
+        return (self.slope * g * self.out_tensor * (1 - self.out_tensor),)
+
+
+def test_a_module_is_graded_forward_then_backward() -> None:
+    assert grade(Sigmoid, **MODULE)[0] == "right"
+    state, said = grade(type("Shifted", (Sigmoid,), {"shift": 1.0}), **MODULE)
+    assert state == "wrong" and said.startswith("forward: the largest difference is 1 at ")
+    state, said = grade(type("Turned", (Sigmoid,), {"slope": -1.0}), **MODULE)
+    assert state == "wrong" and said.startswith("backward: the gradient of x [2, 3] at ")
+
+
+class Uniform(OwnModel):
+    share = 1.0
+
+    def probabilities(self, words: list[str]) -> dict[str, float]:
+        return dict.fromkeys(self.vocabulary, self.share / len(self.vocabulary))
+
+
+def test_a_model_keeps_the_laws_and_has_a_place_among_others() -> None:
+    peers = {"mine": "__import__('chainrule').train('ngram', texts, order=2, smoothing='mle', tokenizer='word')"}
+    spec = {"kind": "model", "code": "class M: ...", "train": "texts", "test": "texts", "peers": peers}
+    state, said = grade(Uniform, **spec)
+    assert state == "right" and said.startswith("it keeps the laws (bits per byte: ")
+    state, said = grade(Uniform, **spec, beats="mine")
+    assert state == "wrong" and "but mine is better" in said
+    state, said = grade(type("Leaks", (Uniform,), {"share": 0.9}), **spec)
+    assert state == "wrong" and said.startswith("it breaks the law sums_to_one")
+    assert grade(len, **spec) == ("wrong", "expected a LanguageModel, found int")
+
+
+def comparison(**losses: float) -> Comparison:
+    """A comparison of models with these losses; the second is behind by 0.3, and the interval is 0.2 wide."""
+    best = min(losses.values())
+    behind = {name: None if loss == best else (0.3, loss - 0.1, loss + 0.1) for name, loss in losses.items()}
+    results = [
+        Result(name, "ngram", {}, name, Figures(loss, {}), 1.0, 1.0, "", behind=behind[name])
+        for name, loss in losses.items()
+    ]
+    return Comparison("", "word", 9, "line", {}, results, {})
+
+
+def test_a_claim_is_read_from_the_interval() -> None:
+    spec = {"kind": "claim", "code": "def compare(folder): ...", "models": ["bigram", "trigram"]}
+    both = comparison(bigram=0.0, trigram=0.3)
+    measured = "bigram is better by 0.300 bits per byte (0.200 to 0.400)"
+    assert grade(lambda folder: (both, "bigram"), **spec) == ("right", measured)
+    assert grade(lambda folder: (both, "trigram"), **spec) == ("wrong", f"{measured}, not trigram")
+    state, said = grade(lambda folder: (comparison(bigram=0.0, trigram=0.05), "bigram"), **spec)
+    assert state == "wrong" and "the interval covers 0" in said
+    more = comparison(unigram=0.0, bigram=0.5, trigram=0.6)
+    assert grade(lambda folder: (more, "bigram"), **spec)[1].startswith("compare bigram and trigram; yours has uni")
+    assert grade(lambda folder: "bigram", **spec)[1].startswith("return two things")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("```exercise\n```\n", "line 1: a line such as '### Exercise 1 ★ Title' is missing"),
+        ("### Exercise 1 ★ One\n\n### Exercise 2 ★ Two\n", "line 3: the exercise before it has no block"),
+        ("### Exercise 1 ★ One\n\n```exercise\nanswer = 1 +\n```\n", "line 3: the block is not TOML"),
+        ("text\n\n```output\n1\n```\n", "line 3: ```output belongs right below the code"),
+    ],
+)
+def test_a_lesson_that_is_not_well_formed_is_refused_by_line(text: str, said: str) -> None:
+    with pytest.raises(CourseError, match=said):
+        parts_of(text, "a.md")
+
+
+def test_a_table_of_an_exercise_that_does_not_fit_is_refused_by_line() -> None:
+    with pytest.raises(CourseError, match=r"line 1: kind should be value\|function"):
+        grade(1, kind="essay")
+    with pytest.raises(CourseError, match=r"line 1: .*unexpected keyword argument 'anwser'"):
+        grade(1, anwser="1")
+    with pytest.raises(CourseError, match="line 1: missing 1 required keyword-only argument: 'answer'"):
+        grade(1)
+
+
+def test_nan_differs_from_every_number() -> None:
+    assert difference([math.nan], [1.0], 1e-6) != ""
+    assert difference([math.inf, -math.inf], [math.inf, -math.inf], 1e-6) == ""
