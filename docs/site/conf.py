@@ -60,6 +60,7 @@ navigation = {
             "docs/tutorials/engineer",
             "docs/tutorials/researcher",
             "docs/tutorials/student",
+            "docs/course",
         ],
         "How-to": [
             "docs/recipes",

@@ -140,7 +140,7 @@ def comparison(**losses: float) -> Comparison:
     best = min(losses.values())
     behind = {name: None if loss == best else (0.3, loss - 0.1, loss + 0.1) for name, loss in losses.items()}
     results = [
-        Result(name, "ngram", {}, name, Figures(loss, {}), 1.0, 1.0, "", behind=behind[name])
+        Result(name, "ngram", {}, name, Figures({}, loss, 1.0), 1.0, 1.0, "", behind=behind[name])
         for name, loss in losses.items()
     ]
     return Comparison("", "word", 9, "line", {}, results, {})

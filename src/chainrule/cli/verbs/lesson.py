@@ -136,7 +136,7 @@ def _show(one: Lesson) -> None:
         os.environ.setdefault("LESS", "-FRX")  # colours; a text that fits the screen is just printed
         screen.width = min(screen.width, _COLUMNS)
         with screen.pager(styles=True):
-            screen.print(Markdown(one.markdown()))
+            screen.print(Markdown(one.markdown(), code_theme="ansi_dark"))  # which has no background
     else:
         echo(one.markdown(), nl=False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sysconfig
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +15,8 @@ from typing import Any, Literal, NamedTuple
 from chainrule.course.graders.difference import difference
 
 State = Literal["right", "wrong", "not yet"]
-_PACKAGE = str(Path(__file__).parents[2])
+_NOT_OF_STUDENT = (str(Path(__file__).parents[2]), *sysconfig.get_paths().values(), "<string>", "<frozen")
+"""How the names of files begin that a student did not write."""
 
 
 class Verdict(NamedTuple):
@@ -108,16 +110,15 @@ def filled(text: str, names: Mapping[str, Any]) -> str:
 def fault(error: BaseException) -> str:
     """Say in one line where a student's code failed, and why."""
     if isinstance(error, SyntaxError):
-        return f"{Path(error.filename or '').name}, line {error.lineno}: {type(error).__name__}: {error.msg}"
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_of_student(frame.filename)]
+        return f"{_place(error.filename or '', error.lineno)}: {type(error).__name__}: {error.msg}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(_NOT_OF_STUDENT)]
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return f"{Path(own[-1].filename).name}, line {own[-1].lineno}: {what}" if own else what
+    return f"{_place(own[-1].filename, own[-1].lineno)}: {what}" if own else what
 
 
-def _is_of_student(file: str) -> bool:
-    return not (
-        file.startswith((_PACKAGE, "<string>", "<frozen")) or "site-packages" in file or "/lib/python" in file
-    )
+def _place(file: str, line: int | None) -> str:
+    return f"line {line} of the cell" if "ipykernel" in file else f"{Path(file).name}, line {line}"
 
 
 def close(results: Iterable[Any], others: Iterable[Any], tolerance: float) -> bool:
