@@ -56,6 +56,7 @@ def test_of_a_list_or_table_the_wrong_place_is_named_and_not_the_answer() -> Non
     assert grade([1, 2, 4], answer="[1, 2, 3]") == ("wrong", "the answer: the largest difference is 1 at [2]")
     assert grade({"a": 0.5}, answer="{'a': 0.5, 'b': 0.5}") == ("wrong", "the answer: there is no 'b'")
     assert grade({"a": 0.1, "b": 0.5}, answer="{'a': 0.5, 'b': 0.5}") == ("wrong", "a is wrong")
+    assert grade({"a": 1, "b": 1}, answer="{'a': 1}") == ("wrong", "the answer: 'b' should not be there")
     assert grade("dogs", answer="'cats'") == ("wrong", "it is not 'dogs'")
     assert grade(" Cats", answer="'cats'")[0] == "right"
 

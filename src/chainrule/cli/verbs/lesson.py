@@ -171,7 +171,7 @@ def _print(graded: Graded) -> None:
         say(screen, f"{graded.fault}\n")
     for grade in graded.grades:
         screen.print(Text(f"{grade.id:>2}  {grade.state:<7}", _STYLES[grade.state]), Text(grade.title))
-        if grade.message and grade.state == "wrong":
+        if grade.message:
             say(screen, grade.message, indent=13)
     right = sum(grade.state == "right" for grade in graded.grades)
     say(screen, f"{right} of {count(len(graded.grades), 'exercise')} right")

@@ -44,7 +44,7 @@ class Value(Grader):
         right = self.value(self.answer)
         said = self._difference(answer, right)
         if not said:
-            return Verdict("right", show(answer))
+            return Verdict("right")
         return self.wrong_verdict(
             lambda known: not self._difference(answer, known), _without_answer(answer, right, said)
         )
