@@ -449,3 +449,14 @@ def test_only_networks_are_diagnosed() -> None:
 def test_at_least_one_token_is_read() -> None:
     with pytest.raises(DiagnosisError, match="longest should be at least 1, not 0"):
         diagnose(recurrent("lstm"), TEXT, longest=0)
+
+
+@pytest.mark.parametrize("residual", [True, False])
+@pytest.mark.parametrize("preset", ["gpt2", "lecture"])
+def test_a_token_is_followed_with_and_without_residual_connections(preset: str, residual: bool) -> None:
+    """What the head would predict after the last block is what it predicts."""
+    found = diagnose(transformer(preset=preset, residual=residual), "a b c d")
+    assert found.followed is not None and found.log_probs_V is not None
+    expected = found.log_probs_V[np.isfinite(found.log_probs_V)]
+    last = found.followed.log_probs_SV[-1][np.isfinite(found.log_probs_V)]
+    np.testing.assert_allclose(last, expected, atol=1e-9)

@@ -141,6 +141,9 @@ def test_other_designs_are_refused() -> None:
         to_weights(GPT2, ours("llama"))
     with pytest.raises(SettingsError, match=r"a gpt2 has head_size=\d+, this network head_size=6"):
         to_weights(GPT2, ours("gpt2", head_size=6))
+    for architecture, preset in ((GPT2, "gpt2"), (LLAMA, "llama")):
+        with pytest.raises(SettingsError, match="has residual=True, this network residual=False"):
+            to_weights(architecture, ours(preset, residual=False))
     with pytest.raises(SettingsError, match="a llama has qk_norm=False, this network qk_norm=True"):
         to_weights(LLAMA, ours("llama", qk_norm=True))
     weights, described = to_weights(LLAMA, ours("llama"))

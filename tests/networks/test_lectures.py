@@ -122,7 +122,7 @@ def test_sgd_with_one_example_a_step(engine: str) -> None:
         "learning_rate": 0.1,
     }
     lm = cr.train(
-        "elman", cr.Corpus.from_text(TOY), held_out=cr.Corpus.from_text(TOY), tokenizer="word", hidden=4, **settings
+        "elman", cr.Corpus.from_text(TOY), valid=cr.Corpus.from_text(TOY), tokenizer="word", hidden=4, **settings
     )
     assert lm.metrics["steps"] == 2 * 3  # as many as there are lines
 

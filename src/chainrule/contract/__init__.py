@@ -8,6 +8,7 @@ In reading order:
     chain.py          the slow reference: the chain rule, one token at a time
     tasks.py          what models do: tasks by name
     kinds.py          the kinds of model by name; `load`
+    counting.py       the number of a model's parameters, with formulas, before it is trained
 
 The laws that hold for every model are in `chainrule.testing`.
 """
