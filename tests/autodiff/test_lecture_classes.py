@@ -340,6 +340,11 @@ class TestOneHot:
         with Tape():
             assert CrossEntropy().apply_fwd(sure, sure).out_tensor == 0
             assert CrossEntropy().apply_fwd(np.eye(3)[[1]], sure).out_tensor == np.inf
+        p = Parameter("p", sure)
+        with Tape():
+            CrossEntropy().apply_fwd(p, sure)
+            tape_bwd()
+        assert p.dense_gradient().tolist() == [[-1, 0, 0]]
 
     def test_a_product_with_a_table_is_a_row(self) -> None:
         table, ids = RNG.normal(size=(4, 3)), np.array([2, 0, 2])
