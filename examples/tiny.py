@@ -555,8 +555,8 @@ FAMILIES = {  # merges of tokens, the model, and for a network: rows of a batch,
 }
 
 
-def without_vowels(tokens, text):  # lines that have lost their vowels, each with the whole line
-    lines = [line + "\n" for line in text.split("\n") if 0 < len(line) <= 60]
+def without_vowels(tokens, text):  # lines that have lost their vowels, each with what it was
+    lines = [line[:60] + "\n" for line in text.split("\n") if line]
     return [(tokens.encode(re.sub("[aeiouAEIOU]", "", line)), tokens.encode(line)) for line in lines]
 
 
@@ -585,8 +585,8 @@ def main():
     parser.add_argument("--share", type=float, default=1.0, help="share of the steps to take, for a quick look")
     options = parser.parse_args()
     families, files = ([name for name in options.given if (name in FAMILIES) == known] for known in (True, False))
-    if len(files) > 1 or not all(Path(name).is_file() for name in files):
-        parser.error(f"{files[-1]} should be a file with text, or one of {', '.join(FAMILIES)}")
+    if len(files) > 1 or any(not Path(name).is_file() or Path(name).stat().st_size < 1000 for name in files):
+        parser.error(f"{files[-1]} should be a text of 1,000 characters or more, or one of {', '.join(FAMILIES)}")
     text = Path(files[0]).read_text() if files else lzma.decompress(SHAKESPEARE.read_bytes()).decode()
     for name in families or FAMILIES:
         began, cut = time.perf_counter(), len(text) * 9 // 10

@@ -80,6 +80,7 @@ navigation = {
         "Explanations": [
             "docs/architecture",
             "docs/lectures",
+            "docs/essay",
             "docs/ngrams",
             "docs/neural",
             "docs/mixtures",

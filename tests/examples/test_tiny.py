@@ -359,5 +359,12 @@ def test_the_command_trains_every_family(tmp_path: Path) -> None:
     command = [sys.executable, str(FILE), str(tmp_path / "text.txt"), "--share", "0.001"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert all(name in done.stdout for name in tiny.FAMILIES), done.stdout
-    wrong = subprocess.run([sys.executable, str(FILE), "lstmm"], capture_output=True, text=True, check=False)
-    assert wrong.returncode == 2 and "lstmm" in wrong.stderr and "Traceback" not in wrong.stderr
+
+
+def test_a_name_that_is_no_family_and_no_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "short.txt").write_text("too short\n")
+    for wrong in ("lstmm", str(tmp_path / "short.txt")):
+        monkeypatch.setattr(sys, "argv", ["tiny.py", "lstm", wrong])
+        with pytest.raises(SystemExit) as ended:
+            tiny.main()
+        assert ended.value.code == 2
