@@ -583,7 +583,7 @@ def main():
     parser = argparse.ArgumentParser(description="Train language models, and print what each has learned.")
     parser.add_argument("given", nargs="*", metavar="FILE|FAMILY", help=f"a text; {', '.join(FAMILIES)}")
     parser.add_argument("--share", type=float, default=1.0, help="share of the steps to take, for a quick look")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     families, files = ([name for name in options.given if (name in FAMILIES) == known] for known in (True, False))
     if len(files) > 1 or any(not Path(name).is_file() or Path(name).stat().st_size < 1000 for name in files):
         parser.error(f"{files[-1]} should be a text of 1,000 characters or more, or one of {', '.join(FAMILIES)}")
