@@ -381,3 +381,9 @@ def test_what_was_trained_is_told_in_words_that_fit(run: Run, corpus: Path, tmp_
     )
     assert "trained on 1 token (1 epoch) in " in ran.out
     assert " and 1 step (" in ran.out
+
+
+def test_columns_of_words_and_tags_are_told_to_be_no_text(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.conllu").write_text("1\tcats\tcat\tNOUN\t_\t_\t0\troot\t_\t_\n\n" * 3, encoding="utf-8")
+    ran = run("train", "ngram", tmp_path / "a.conllu", "--tokenizer", "word", "--out", tmp_path / "m")
+    assert "a.conllu is CoNLL-U, which taggers read: ngram learns its columns as text" in ran.err

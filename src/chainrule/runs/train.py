@@ -41,7 +41,7 @@ from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text
 from chainrule.text.labelled import GivenLabelled
 from chainrule.text.pairs import GivenPairs
-from chainrule.text.tagged import GivenTagged
+from chainrule.text.tagged import CONLLU, GivenTagged
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.registry import dump_tokenizer, load_tokenizer, tokenizer_names
@@ -139,6 +139,10 @@ def train_kind(
         team.check_same({"kind": kind.name, **asdict(settings), "context": context, "seed": seed})
         if team.rank > 0:
             run, resume, progress = None, False, SILENT  # the first process reads, writes and reports for all
+        if isinstance(corpus, Corpus):
+            for path in corpus.paths:
+                if path.suffix.lower() in CONLLU:
+                    progress.note(f"{path} is CoNLL-U, which taggers read: {kind.name} learns its columns as text")
         if kind.keeps_run:
             stack.enter_context(using_run(run, resume=resume))
         folder = stack.enter_context(scratch_folder(executor.folder))

@@ -32,6 +32,9 @@ from chainrule.text.split import check_parts, dealt
 GivenTagged: TypeAlias = "Tagged | Text | Iterable[Sequence[tuple[str, str]]]"
 """Tagged sentences as callers give them."""
 
+CONLLU = (".conllu", ".conll")
+"""The endings of files in CoNLL-U."""
+
 Form: TypeAlias = Literal["conllu", "slashes"]
 NO_TAG = "_"
 """The value of an empty column of CoNLL-U."""
@@ -181,7 +184,7 @@ def _recognised(name: str, lines: Iterator[str]) -> tuple[bool, Iterator[str]]:
         if line.strip() and not line.startswith("#"):
             break
     ending = name.lower().removesuffix(".gz").removesuffix(".zst")
-    is_conllu = ending.endswith((".conllu", ".conll")) or (bool(seen) and "\t" in seen[-1])
+    is_conllu = ending.endswith(CONLLU) or (bool(seen) and "\t" in seen[-1])
     return is_conllu, chain(seen, lines)
 
 
