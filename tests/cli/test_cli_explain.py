@@ -263,7 +263,7 @@ def test_a_head_is_printed_and_drawn(run: Run, fails: Fails, networks: dict[str,
     assert (ran.code, ran.err) == (0, "")
     (record,) = run(*words, "--head", "0.1", "--json").json["attention"]
     assert (record["layer"], record["head"], record["token"]) == (0, 1, "love")
-    assert ran.out.startswith("layer 0, head 1: attention of love, with the query q = (")
+    assert ran.out.startswith("layer 0, head 1: attention of 'love', with the query q = (")
     for one in record["tokens"]:
         (row,) = (line for line in ran.out.splitlines() if line.startswith(one["token"]))
         assert f" {one['score']:.4f} " in row and f" {one['weight']:.4f} " in row

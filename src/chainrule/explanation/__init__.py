@@ -11,6 +11,8 @@ In reading order:
     following.py     one token on its way through a Transformer
     attention.py     the attention of one token by one head, number by number
     diagnosis.py     `diagnose`: gradients through time, gates and attention weights of a network, and their tables
+    weights.py       rows of a weight matrix as a picture
+    positions.py     encodings of positions as tables, and how good they are
     torch_trace.py   the diagnosis of a torch network that the tape does not compute
     neighbours.py    `neighbours`: the tokens whose vectors in a network's table are most alike
 """

@@ -36,7 +36,7 @@ class HeadOfToken:
 
     @property
     def title(self) -> str:
-        return f"layer {self.layer}, head {self.head}: attention of {self.tokens[-1]}"
+        return f"layer {self.layer}, head {self.head}: attention of {self.tokens[-1]!r}"
 
     def record(self) -> dict[str, Any]:
         """The numbers as a dictionary that can be written as JSON, rounded to six decimals."""

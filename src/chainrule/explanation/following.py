@@ -129,7 +129,12 @@ def follow(network: TapeTransformer, modules: Sequence[Module], embedded: Module
 
 
 def _block(
-    network: TapeTransformer, attended: Module, mixed: Module, middle: Module, transformed: Module, out: Module
+    network: TapeTransformer,
+    attended: ScaledDotProductAttention,
+    mixed: Module,
+    middle: Module,
+    transformed: Module,
+    out: Module,
 ) -> FollowedBlock:
     config = network.config
     H, K = config.heads, config.head_size

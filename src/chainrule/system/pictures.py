@@ -120,12 +120,12 @@ def curves_picture(
     def up(value: float) -> float:
         return below - y.place(value) * (below - _TOP)
 
-    lines = [f'<text class="title" x="{_LEFT}" y="26">{escape(title)}</text>']
+    lines = [f'<text class="title" x="{_LEFT}" y="20">{escape(title)}</text>']
     for value, label in y.ticks:
         kind, at = "axis" if value == y.low else "grid", up(value)
         lines.append(f'<line class="{kind}" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
         lines.append(f'<text x="{_LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{escape(label)}</text>')
-    lines.append(f'<text class="side" x="8" y="{_TOP - 6}">{escape(y.title)}</text>')
+    lines.append(f'<text class="side" x="{_LEFT}" y="{_TOP - 6}">{escape(y.title)}</text>')
     for value, label in x.ticks:
         place, (first, _, second) = f'x="{across(value):.1f}" text-anchor="middle"', label.partition("\n")
         lines.append(f'<text {place} y="{below + 20}">{escape(first)}</text>')

@@ -12,16 +12,14 @@ from chainrule.cli import options as opt
 from chainrule.cli.output import console, echo_json, print_json, say, show, terminal_progress
 
 
-class _Head(click.ParamType):
-    """A layer and a head of it, such as 0.1."""
-
-    name = "LAYER.HEAD"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        layer, _, head = str(value).partition(".")
-        if not (layer.isdecimal() and head.isdecimal()):
-            self.fail(f"{value!r} is not a layer and a head, such as 0.1", param, ctx)
-        return int(layer), int(head)
+def _head(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, int] | None:
+    """Read a layer and a head of it, such as 0.1."""
+    if value is None:
+        return None
+    layer, _, head = value.partition(".")
+    if not (layer.isdecimal() and head.isdecimal()):
+        raise click.BadParameter(f"{value!r} is not a layer and a head, such as 0.1", context, parameter)
+    return int(layer), int(head)
 
 
 @click.command(short_help="Look into the networks in DIR... while they read TEXT.")
@@ -111,7 +109,7 @@ def diagnose(folders_and_text: tuple[str, ...], prompt: str | None, as_json: boo
     "--head LAYER.HEAD",
     "For a Transformer: show query, keys, scores, weights and values of the last token in this head, such as 0.1; "
     "both count from 0.",
-    type=_Head(),
+    callback=_head,
 )
 @opt.option("--svg FILE", "Draw the graph or, with --head, the attention of the last token.")
 @opt.overwrite("a FILE")

@@ -43,6 +43,12 @@ if TYPE_CHECKING:
     "Show the first batch of a training on FILE: the inputs of each row, and under them the targets, which are the "
     "tokens that follow.",
 )
+@opt.option("--heat NAME", "Draw rows of the array NAME as coloured cells, to --svg.")
+@opt.option(
+    "--heat-rows LIST", "With --heat: the rows, by number (0-9,12) or, of a table of tokens, by word (cat,dog)."
+)
+@opt.option("--svg FILE", "Where --heat draws.")
+@opt.overwrite("a FILE")
 @opt.json
 def inspect(folder: str, prompt: str | None, heal: bool, table: bool, first: int, **options: Any) -> None:
     """Show what is in the model folder DIR, and verify every checksum.
@@ -57,6 +63,9 @@ def inspect(folder: str, prompt: str | None, heal: bool, table: bool, first: int
 
     top, counts, as_json = options["top"], options["counts"], options["as_json"]
     near, batch = options["near"], options["batch"]
+    if options["heat"] is not None or options["svg"] is not None:
+        _draw(folder, **{name: options[name] for name in ("heat", "heat_rows", "svg", "overwrite")})
+        return
     if table:
         _show_table(cr.load(folder, tasks=["language"]), first, as_json)
         return
@@ -138,6 +147,20 @@ def _show_table(lm: cr.LanguageModel, first: int, as_json: bool) -> None:
     print_table(screen, ["context", "next", *counted, "p"], cells, left=[1])
     if len(some) > first:
         say(screen, f"the first {first:,} rows; --first N shows more, --json all")
+
+
+def _draw(folder: str, heat: str | None, heat_rows: str | None, svg: str | None, overwrite: bool) -> None:
+    """Draw rows of an array."""
+    from chainrule.explanation.weights import weights_picture
+    from chainrule.system.disk import replaced_file
+
+    if heat is None or svg is None:
+        raise click.UsageError("--heat NAME says which array to draw, and --svg FILE where")
+    opt.check_new_file(svg, "--svg", overwrite)
+    picture = weights_picture(cr.load(folder), heat, heat_rows)
+    with replaced_file(Path(svg)) as file:
+        file.write(picture.encode())
+    say(console(), f"the picture is in {svg}")
 
 
 def _next(lm: cr.LanguageModel, prompt: str, top: int, heal: bool) -> list[dict[str, Any]]:

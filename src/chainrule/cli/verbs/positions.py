@@ -1,0 +1,49 @@
+"""`chainrule positions`: encodings of positions, as tables and pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from chainrule.cli import options as opt
+from chainrule.cli.output import console, number, print_json, print_table, say
+
+HEADINGS = ["positions", "largest number", "nearest two", "distance varies by"]
+
+
+@click.command(short_help="Show how Transformers encode positions.")
+@opt.option("--kind [binary|sinusoidal|rotary]...", "Which encoding; all of them if not given.", name="kinds")
+@opt.option("--length N", "Positions.", type=click.IntRange(2, 4096), default=64)
+@opt.option("--width N", "Features of a position; even.", type=click.IntRange(2), default=16)
+@opt.option("--svg FILE", "Draw the tables.")
+@opt.overwrite("a FILE")
+@opt.json
+def positions(
+    kinds: tuple[str, ...], length: int, width: int, svg: str | None, overwrite: bool, as_json: bool
+) -> None:
+    """Show how Transformers encode positions, beside the digits of a binary counter.
+
+    A good encoding is bounded (no number grows with the position), unique (no two positions are alike: the nearest
+    two are apart), and has one distance for positions so many steps apart, wherever they are (it varies by 0). It
+    should go on for any length, as all of these do.
+    """
+    from chainrule.explanation.positions import KINDS, positions_picture
+    from chainrule.explanation.positions import positions as table_of
+    from chainrule.system.disk import replaced_file
+
+    opt.check_new_file(svg, "--svg", overwrite)
+    found = [table_of(kind, length, width) for kind in kinds or KINDS]
+    if svg is not None:
+        with replaced_file(Path(svg)) as file:
+            file.write(positions_picture(found).encode())
+    if as_json:
+        figures = ("kind", "largest", "nearest", "shift")
+        print_json(
+            [{**{name: getattr(one, name) for name in figures}, "rows": one.table_TD.tolist()} for one in found]
+        )
+        return
+    rows = [[one.kind, number(one.largest), number(one.nearest), f"{one.shift:.1e}"] for one in found]
+    print_table(console(), HEADINGS, rows)
+    if svg is not None:
+        say(console(), f"the picture is in {svg}")
