@@ -18,7 +18,7 @@ END = "---- end of a block ----"
 
 
 def run_page(page: str, folder: Path) -> list[tuple[str, str]]:
-    """Run the commands of a page in one shell; return what stands below each block and what the last one printed."""
+    """Run the commands of a page in one shell; return what stands below each block, and what it printed."""
     script = [f'set -e; chainrule() {{ "{sys.executable}" -m chainrule "$@"; }}']
     found = BLOCK.findall(page)
     for commands, _ in found:

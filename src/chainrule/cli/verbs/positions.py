@@ -13,7 +13,7 @@ HEADINGS = ["positions", "largest number", "nearest two", "distance varies by"]
 
 
 @click.command(short_help="Show how Transformers encode positions.")
-@opt.option("--kind [binary|sinusoidal|rotary]...", "Which encoding; all of them if not given.", name="kinds")
+@click.argument("kinds", nargs=-1, type=click.Choice(["binary", "sinusoidal", "rotary"]), metavar="[KIND]...")
 @opt.option("--length N", "Positions.", type=click.IntRange(2, 4096), default=64)
 @opt.option("--width N", "Features of a position; even.", type=click.IntRange(2), default=16)
 @opt.option("--svg FILE", "Draw the tables.")
@@ -23,6 +23,8 @@ def positions(
     kinds: tuple[str, ...], length: int, width: int, svg: str | None, overwrite: bool, as_json: bool
 ) -> None:
     """Show how Transformers encode positions, beside the digits of a binary counter.
+
+    KIND is binary, sinusoidal or rotary; without one, all are shown.
 
     A good encoding is bounded (no number grows with the position), unique (no two positions are alike: the nearest
     two are apart), and has one distance for positions so many steps apart, wherever they are (it varies by 0). It

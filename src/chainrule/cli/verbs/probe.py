@@ -12,48 +12,46 @@ from chainrule.cli import options as opt
 from chainrule.cli.output import console, number, print_json, print_table, say
 
 
-@click.command(short_help="Ask the models in DIR... for a word that an earlier word decides.")
+@click.command(short_help="Ask models for a word that an earlier word decides.")
 @opt.models
 @opt.option(
-    "--of [gaps|order|agreement|length]",
-    "What to ask: a word that another decides over a gap; the later of two such words; a verb that agrees with its "
-    "noun; or, of any text, the perplexity by position.",
+    "--ask [gaps|order|agreement]",
+    "A word that another decides over a gap; the later of two such words; a verb that agrees with its noun.",
     default="gaps",
 )
 @opt.option("--longest N", "The longest gap, in words.", type=click.IntRange(0), default=12)
-@opt.option("--text FILE", "With --of length: the text to read.")
-@opt.option("--length N", "With --of length: tokens that are read at once.", type=click.IntRange(2), default=256)
+@opt.option("--by-position FILE", "Instead: the perplexity of the text FILE by position.")
+@opt.option("--length N", "With --by-position: tokens that are read at once.", type=click.IntRange(2), default=256)
 @opt.option("--svg FILE", "Draw a curve for each model.")
 @opt.overwrite("a FILE")
 @opt.json
-def probe(folders: tuple[str, ...], of: str, svg: str | None, as_json: bool, **options: Any) -> None:
+def probe(folders: tuple[str, ...], ask: str, svg: str | None, as_json: bool, **options: Any) -> None:
     """Ask the models in DIR... for a word that an earlier word decides, over a growing gap.
 
     The models have been trained on the made text of the same name, such as builtin:gaps, where "the strawberry ...
     with" goes on with cream and "the hair ... with" with clippers. The figure of a gap is the mean of p(right) /
     (p(right) + p(wrong)) over 40 questions: 1 for a model that remembers, 0.5 for one that guesses.
 
-    With --of length: the perplexity of --text by position, in stretches of --length tokens. A Transformer reads
+    With --by-position: the perplexity of a text by position, in stretches of --length tokens. A Transformer reads
     them at once even if it was trained on shorter ones.
 
     \b
     chainrule train lstm builtin:gaps --tokenizer word --out lstm
     chainrule probe lstm --svg gaps.svg
-    chainrule probe rotary alibi --of length --text builtin:shakespeare --length 256
+    chainrule probe rotary alibi --by-position builtin:shakespeare --length 256
     """
     import chainrule as cr
     from chainrule.autodiff.tape_model import load_on_tape
     from chainrule.system.disk import replaced_file
     from chainrule.system.pictures import curves_picture, linear_axis
     from chainrule.tasks.probes import by_position
-    from chainrule.tasks.probes import probe as ask
+    from chainrule.tasks.probes import probe as answers
 
     opt.check_new_file(svg, "--svg", options["overwrite"])
-    if (options["text"] is not None) != (of == "length"):
-        raise click.UsageError("--of length reads a --text, and the others ask questions of their own")
+    is_by_position = options["by_position"] is not None
     found: dict[str, list[Any]] = {}
-    if of == "length":
-        text = "".join(one.decode() for one in cr.Corpus.open(options["text"]).documents())
+    if is_by_position:
+        text = "".join(one.decode() for one in cr.Corpus.open(options["by_position"]).documents())
         for folder in folders:
             found[folder] = by_position(load_on_tape(folder), text, options["length"])
         titles = "Perplexity by position", "position", "perplexity"
@@ -62,13 +60,13 @@ def probe(folders: tuple[str, ...], of: str, svg: str | None, as_json: bool, **o
         }
     else:
         for folder in folders:
-            found[folder] = ask(load_on_tape(folder), of, longest=options["longest"])
-        titles = f"The right word, by gap: {of}", "words between", "p(right) / (p(right) + p(wrong))"
+            found[folder] = answers(load_on_tape(folder), ask, longest=options["longest"])
+        titles = f"The right word, by gap: {ask}", "words between", "p(right) / (p(right) + p(wrong))"
         points = {name: [(float(one.gap), one.probability) for one in rows] for name, rows in found.items()}
     if svg is not None:
         title, across, up = titles
         every = [at for curve in points.values() for at in curve]
-        y = linear_axis(up, [value for _, value in every] if of == "length" else [0, 1])
+        y = linear_axis(up, [value for _, value in every] if is_by_position else [0, 1])
         picture = curves_picture(title, [*points.items()], linear_axis(across, [at for at, _ in every]), y)
         with replaced_file(Path(svg)) as file:
             file.write(picture.encode())
@@ -77,9 +75,12 @@ def probe(folders: tuple[str, ...], of: str, svg: str | None, as_json: bool, **o
         return
     screen = console()
     first = next(iter(found.values()))
-    heading = [f"{one.first}-{one.last}" for one in first] if of == "length" else [str(one.gap) for one in first]
+    heading = [f"{one.first}-{one.last}" for one in first] if is_by_position else [str(one.gap) for one in first]
     rows = [[name, *(number(value, 3) for _, value in curve)] for name, curve in points.items()]
     print_table(screen, ["model", *heading], rows)
-    say(screen, "perplexity by position" if of == "length" else "p(right) / (p(right) + p(wrong)) by words between")
+    say(
+        screen,
+        "perplexity by position" if is_by_position else "p(right) / (p(right) + p(wrong)) by words between",
+    )
     if svg is not None:
         say(screen, f"the picture is in {svg}")
