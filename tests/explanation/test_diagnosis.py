@@ -319,6 +319,15 @@ def test_recurrent_matrices_are_scaled_to_a_norm(norm: float) -> None:
     np.testing.assert_array_equal(diagnose(lm, LONG).embedding_gradient_T, before.embedding_gradient_T)
 
 
+def test_what_the_recurrent_matrix_alone_leaves() -> None:
+    """Where tanh is a straight line, U is the only factor: also a U that is far from orthogonal."""
+    lm = with_recurrent_weights("elman", 1.0, inputs=1e-6)
+    with torch.no_grad():
+        lm.network.layers[0].weights.weight_hh_l0 *= torch.linspace(0.2, 1.2, 16)  # type: ignore[index, union-attr]
+    found = diagnose(lm, LONG)
+    np.testing.assert_allclose(found.alone["h"], found.state_gradients["h"], rtol=1e-5)
+
+
 def test_each_gate_has_a_matrix_of_that_norm() -> None:
     matrices = with_recurrent_norm(recurrent("lstm"), 0.7).network.recurrent_matrices()
     assert len(matrices) == 2 * 4
