@@ -24,7 +24,19 @@ _MODULES = (
     ("compare", "report", "scale", "sweep", "train", "evaluate", "score"),  # train and measure models
     ("generate", "suggest", "fill", "translate", "tag", "classify"),  # use them
     ("filter", "anomalies", "correct", "rerank", "pairs", "probe", "tokenize"),  # put them to work on texts
-    ("mix", "serve", "convert", "inspect", "explain", "positions", "gradcheck", "entropy", "count", "kinds", "lesson"),
+    (
+        "mix",
+        "serve",
+        "convert",
+        "inspect",
+        "explain",
+        "positions",
+        "gradcheck",
+        "entropy",
+        "count",
+        "kinds",
+        "lesson",
+    ),
 )
 """The modules of verbs/, in the order in which the help lists their verbs."""
 
