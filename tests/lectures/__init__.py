@@ -2,19 +2,19 @@
 
     python -m tests.lectures [NUMBER ...]
 
-A lecture is a file of rows, 000.toml to 004.toml. A row has a number, the part of the lecture, the item, and one way
-to show it:
+A lecture is a file of rows, 000.toml to 004.toml. A row has a number, the part of the lecture, the item, and one
+way to show it:
 
     command   commands of chainrule, one on a line; `shows` are texts that their outputs have
     python    code of which the last line is a condition that holds; `shows` may have texts that it prints
     prose     a page and words of it, where the item is an explanation
 
-`number` is the value to compare with, `lesson` the lesson that teaches the item, and `differs` says where ours follows
-another convention than the slide. docs/lectures.md is made of the same rows (docs/update_lectures.py), so what the page
-says is what was run.
+`number` is the value to compare with, `lesson` the lesson that teaches the item, and `differs` says where ours
+follows another convention than the slide. docs/lectures.md is made of the same rows (docs/update_lectures.py), so
+what the page says is what was run.
 
-[texts] are files that stand in the folder; [models] are commands that make models, each run when a row first names its
-folder.
+[texts] are files that stand in the folder; [models] are commands that make models, each run when a row first names
+its folder.
 """
 
 from __future__ import annotations

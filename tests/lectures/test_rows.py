@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from tests.lectures import Bench, Lecture, Row, lectures
 
 ALL = [pytest.param(lecture, row, id=row.row) for lecture in lectures() for row in lecture.rows]
