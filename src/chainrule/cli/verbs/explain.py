@@ -60,7 +60,7 @@ def diagnose(folders_and_text: tuple[str, ...], prompt: str | None, as_json: boo
 
     folders = folders_and_text if prompt is not None else folders_and_text[:-1]
     text = None if prompt is not None or len(folders_and_text) < 2 else folders_and_text[-1]
-    if text is not None and Path(text).is_dir():
+    if text and Path(text).is_dir():
         raise click.UsageError(f"{text} is a folder: the last argument is the TEXT that the models read, in quotes")
     read = opt.read_by_model(text, prompt)
     for name in ("svg", "out"):
