@@ -198,7 +198,7 @@ TORCH: dict[str, Callable[..., torch.Tensor]] = {
     "Divide, repeated": torch.div,
     "Power": torch.pow,
     "Power, repeated": torch.pow,
-    "Power, cubed": lambda x: x**3,
+    "Power, whole exponents": torch.pow,
     "Maximum": torch.maximum,
     "Maximum, repeated": torch.maximum,
     "Convolution": F.conv2d,

@@ -166,7 +166,9 @@ def _of_elementwise(some: Callable[..., Array], rng: np.random.Generator) -> Ite
     yield _case("Divide, repeated", elementwise.Divide, {"a": some(), "b": -positive(2, 3, 1)})
     yield _case("Power", elementwise.Power, {"a": positive(3, 4), "b": some(3, 4)})
     yield _case("Power, repeated", elementwise.Power, {"a": positive(2, 1, 4), "b": some(3, 1)})
-    yield Case("Power, cubed", lambda x: elementwise.Power().apply_fwd(x, 3.0), {"x": some(3, 4)})
+    # whole exponents are data, and then a may be negative
+    exponents = np.array([3, 2, 0, -1], np.int8)
+    yield _case("Power, whole exponents", elementwise.Power, {"a": -positive(3, 4), "b": exponents})
     yield _case("Maximum", elementwise.Maximum, {"a": some(3, 4), "b": some(3, 4)})
     yield _case("Maximum, repeated", elementwise.Maximum, {"a": some(), "b": some(2, 3)})
 
