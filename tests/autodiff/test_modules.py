@@ -148,6 +148,15 @@ def gru_steps(Wx: torch.Tensor, U: torch.Tensor, d: torch.Tensor, h: torch.Tenso
     return torch.stack(outputs)
 
 
+def gru_reset_before_steps(Wx: torch.Tensor, U: torch.Tensor, d: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+    outputs, (U_r, U_z, U_n), (d_r, d_z, d_n) = [], U.chunk(3), d.chunk(3)
+    for r_x, z_x, n_x in (step.chunk(3, -1) for step in Wx):
+        r, z = (r_x + F.linear(h, U_r, d_r)).sigmoid(), (z_x + F.linear(h, U_z, d_z)).sigmoid()
+        h = (1 - z) * (n_x + F.linear(r * h, U_n, d_n)).tanh() + z * h
+        outputs.append(h)
+    return torch.stack(outputs)
+
+
 def qrnn_steps(sums: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
     outputs = []
     for z, f, o in (step.chunk(3, dim=-1) for step in sums):
@@ -171,6 +180,7 @@ TORCH: dict[str, Callable[..., torch.Tensor]] = {
     "Sigmoid": torch.sigmoid,
     "Tanh": torch.tanh,
     "ReLU": torch.relu,
+    "LeakyReLU": F.leaky_relu,
     "GELU": lambda x: F.gelu(x, approximate="tanh"),
     "ErfGELU": F.gelu,
     "Add": torch.add,
@@ -213,8 +223,11 @@ TORCH: dict[str, Callable[..., torch.Tensor]] = {
     "MeanPool, overlapping": lambda x: F.avg_pool2d(x, (3, 2), stride=1),
     "MeanPool along one axis": lambda x: F.avg_pool2d(x, (1, 2)),
     "ElmanLayer": lambda Wx, U, d, h: steps(lambda s, state: (torch.tanh(s),), Wx, U, d, h),
+    "ElmanLayer, sigmoid": lambda Wx, U, d, h: steps(lambda s, state: (s.sigmoid(),), Wx, U, d, h),
+    "ElmanLayer, leaky-relu": lambda Wx, U, d, h: steps(lambda s, state: (F.leaky_relu(s),), Wx, U, d, h),
     "LstmLayer": lambda Wx, U, d, h, c: steps(lstm_step, Wx, U, d, h, c),
     "GruLayer": gru_steps,
+    "GruResetBeforeLayer": gru_reset_before_steps,
     "QrnnLayer": qrnn_steps,
     "Windows": lambda x, before: windows(x, before.transpose(0, 1)),
     "SplitHeads": lambda x: x.unflatten(-1, (2, 4)).transpose(-3, -2),
