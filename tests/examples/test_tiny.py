@@ -158,10 +158,10 @@ LIBRARY: dict[str, tuple[str, type[Any], dict[str, Any], dict[str, str]]] = {
         cell: (
             cell,
             Recurrent,
-            {"embedding": 5, "hidden": 7, "layers": 1, "tied": False},
+            {"embedding": 5, "hidden": 7, "layers": 1, "tied": False, **reset},
             {ours: f"layers.0.weights.{theirs}_l0" for ours, theirs in IN_A_CELL.items()},
         )
-        for cell in ("elman", "lstm", "gru")
+        for cell, reset in (("elman", {}), ("lstm", {}), ("gru", {"reset": "before"}))
     },
     "transformer": (
         "transformer",
@@ -203,8 +203,6 @@ def as_theirs(name: str, ours: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("name", LIBRARY)
 def test_weights_give_the_same_probabilities(name: str) -> None:
     model = made(name)
-    if name == "gru":
-        model.layer.cell = partial(tiny.gru, reset_after=True)  # as the library and cuDNN have it
     network, _ = twin(name, model)
     theirs = NeuralModel(network, CharTokenizer("abcde"), "stream", kind=name, settings=network.config)
     rows = np.random.default_rng(0).integers(2, FEW_V, (3, 20))  # longer than the window
@@ -217,8 +215,6 @@ def test_weights_give_the_same_probabilities(name: str) -> None:
 @pytest.mark.parametrize("name", LIBRARY)
 def test_the_tape_gives_the_same_gradients(name: str) -> None:
     model = made(name)
-    if name == "gru":
-        model.layer.cell = partial(tiny.gru, reset_after=True)
     network, shared = twin(name, model)
     ids = np.random.default_rng(0).integers(2, FEW_V, (3, 6))
     targets = np.roll(ids, -1, axis=1)
@@ -252,14 +248,15 @@ def test_an_encoder_decoder_gives_the_same_probabilities() -> None:
     assert_close(model.score(rows, state), theirs.score(rows, theirs.begin(sources)).numpy())
 
 
-def test_the_reset_gate_of_the_lectures_comes_before_the_product() -> None:
-    rng = np.random.default_rng(3)
-    h, x, U = rng.normal(size=(1, 1, 7)), rng.normal(size=(1, 1, 21)), rng.normal(size=(7, 21))
-    (x_r, x_z, x_n), (U_r, U_z, U_n) = (np.split(both, 3, axis=-1) for both in (x, U))
-    r, z = (1 / (1 + np.exp(-(x + h @ U))) for x, U in ((x_r, U_r), (x_z, U_z)))
-    n = np.tanh(x_n + (r * h) @ U_n)
-    (found,) = tiny.gru(tiny.Node(x), tiny.Node(U), tiny.Node(h))
-    assert_close(found.value, (1 - z) * n + z * h)
+def test_a_reset_after_the_product_is_the_librarys_too() -> None:
+    model, rows = made("gru"), np.random.default_rng(0).integers(2, FEW_V, (3, 9))
+    model.layer.cell = partial(tiny.gru, reset_after=True)
+    _, network_class, values, names = LIBRARY["gru"]
+    settings = closed(parse(find_kind("gru").settings, {**values, "reset": "after"}))
+    network = network_class(settings, model.V, tiny.BOS).double().eval()
+    share_weights(model, network, names)
+    theirs = NeuralModel(network, CharTokenizer("abcde"), "stream", kind="gru", settings=settings)
+    assert_close(model.score(rows), theirs.score(rows).numpy())
 
 
 # -- tokens, gradients, writing ----------------------------------------------------------------------------------
