@@ -12,15 +12,15 @@ from .running import Fails, Run
 
 
 def test_a_row_for_each_combination(run: Run, corpus: Path, held_out: Path) -> None:
-    varied = ["--vary", "order=1,3", "--vary", "k=0.1,2", "--vary", "vocab_size=5,100"]
-    words = ["sweep", "ngram", corpus, "--set", "smoothing=add-k", *varied, "--held-out", held_out]
+    settings = ["--set", "smoothing=add-k", "--set", "k=0.1", "--vary", "order=1,3", "--vary", "vocab_size=5,100"]
+    words = ["sweep", "ngram", corpus, *settings, "--held-out", held_out]
     rows = run(*words, "--json").json
-    assert len(rows) == 8 and {row["vocabulary"] for row in rows} == {8, 14}
-    (row,) = (row for row in rows if row["settings"] == {"order": "3", "k": "0.1", "vocab_size": "100"})
+    assert len(rows) == 4 and {row["vocabulary"] for row in rows} == {8, 14}
+    (row,) = (row for row in rows if row["settings"] == {"order": "3", "vocab_size": "100"})
     alone = cr.train("ngram", corpus, order=3, smoothing="add-k", k=0.1, tokenizer="word")
     assert row["perplexity"] == pytest.approx(alone.perplexity(held_out))
     shown = run(*words).out
-    assert shown.split()[:5] == ["order", "k", "vocab_size", "vocabulary", "perplexity"]
+    assert shown.split()[:4] == ["order", "vocab_size", "vocabulary", "perplexity"]
     assert "compare only within a vocabulary" in shown
 
 
