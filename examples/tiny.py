@@ -547,11 +547,11 @@ FAMILIES = {  # merges of tokens, the model, and for a network: rows of a batch,
     "kneser-ney": (0, lambda tokens: Ngram(tokens, order=5)),
     "bpe": (300, lambda tokens: Ngram(tokens, order=3)),
     "feedforward": (0, Feedforward, 32, 1200, 3e-3),
-    "elman": (0, lambda tokens: Recurrent(tokens, "elman"), 32, 1000, 3e-3),
+    "elman": (0, lambda tokens: Recurrent(tokens, "elman"), 32, 2000, 3e-3),
     "lstm": (0, lambda tokens: Recurrent(tokens, "lstm"), 32, 600, 1e-2),
     "gru": (0, lambda tokens: Recurrent(tokens, "gru"), 32, 700, 1e-2),
     "transformer": (0, Transformer, 16, 1000, 3e-3),
-    "encoder-decoder": (0, EncoderDecoder, 16, 700, 5e-3),
+    "encoder-decoder": (0, EncoderDecoder, 16, 600, 5e-3),
 }
 
 
