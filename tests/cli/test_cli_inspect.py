@@ -232,10 +232,10 @@ def test_a_model_without_a_table_has_no_near_tokens(fails: Fails, model: Path, e
 
 
 def test_a_batch_has_the_targets_under_the_inputs(run: Run, elman: Path, toy: Path) -> None:
-    found = run("inspect", elman, "--batch", toy, "--json").json["batch"]
+    found = run("inspect", elman, "--first-batch", toy, "--json").json["batch"]
     assert ["<s>", "cats", "chase", "mice"] in found["inputs"]
     assert ["cats", "chase", "mice", "</s>"] in found["targets"]
-    shown = run("inspect", elman, "--batch", toy, "--top", "1").out.splitlines()
+    shown = run("inspect", elman, "--first-batch", toy, "--top", "1").out.splitlines()
     assert shown[0] == "the first of 1 steps: 3 rows of 4, 0.0% padding"
     assert shown[3].split()[:3] == ["1", "input", "<s>"]
     assert shown[3].split()[3:] == shown[4].split()[2:5]  # shifted by one

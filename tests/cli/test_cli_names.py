@@ -23,13 +23,21 @@ def options() -> dict[str, dict[str, Any]]:
 
 def test_one_thing_has_one_name() -> None:
     every = options()
-    for earlier in ("--valid", "--text"):
-        assert all(earlier not in names for names in every.values())
-    assert {verb for verb, names in every.items() if "--held-out" in names} == {"train", "resume", "compare", "mix"}
+    assert not [verb for verb, names in every.items() if "--valid" in names]
+    assert [verb for verb, names in every.items() if "--text" in names] == ["predict"]
+    assert {verb for verb, names in every.items() if "--held-out" in names} == {
+        "train",
+        "resume",
+        "compare",
+        "mix",
+        "sweep",
+        "tokenize",
+    }
     assert {verb for verb, names in every.items() if "--prompt" in names} == {
         "generate",
         "inspect",
         "suggest",
+        "predict",
         "diagnose",
         "explain",
         "report",
@@ -37,6 +45,7 @@ def test_one_thing_has_one_name() -> None:
     assert {verb for verb, names in every.items() if "--minutes" in names} == {"train", "compare", "scale"}
     reading = {
         "scale",
+        "sweep",
         "train",
         "compare",
         "mix",
@@ -62,8 +71,9 @@ def test_options_of_one_name_take_the_same_values() -> None:
             kinds.setdefault(name, set()).add((parameter.type.name, parameter.metavar))
     differing = {name for name, found in kinds.items() if len(found) > 1}
     # --out is a folder; of diagnose, whose figures are lines of JSON, and of filter, a file. --keep keeps what it
-    # takes to resume a training, and of a corpus that is filtered a share.
-    assert differing == {"--out", "--keep"}
+    # takes to resume a training, and of a corpus that is filtered a share. --vocab-size of count, which reads no
+    # text, is a number and never a share.
+    assert differing == {"--out", "--keep", "--vocab-size"}
 
 
 def test_earlier_names_are_taken_and_not_shown(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import chainrule as cr
-from chainrule.cli.options.declaring import Command, group, option
+from chainrule.cli.options.declaring import Command, group, option, rare
 from chainrule.cli.output import echo
 from chainrule.errors import CorpusError
 
@@ -199,7 +199,7 @@ def tokenizer_options(default: str | None) -> Callable[[Command], Command]:
         ),
         option("--min-count INTEGER", "What is seen less often is unknown.", type=int, default=1),
         option("--vocabulary FILE", "Know exactly the words of FILE, one on each line (word, word:unicode)."),
-        option("--lowercase", "Read upper-case letters as lower-case ones; the model then writes no others."),
+        rare(option("--lowercase", "Read upper-case letters as lower-case ones; the model then writes no others.")),
     )
 
 

@@ -12,7 +12,7 @@ from chainrule.cli.output import console, number, print_json, print_table
 from chainrule.errors import SettingsError
 
 
-@click.command(short_help="Show the entropy of probabilities, and the KL divergence of others.")
+@click.command(short_help="Show the entropy of probabilities, and KL divergences.")
 @click.argument("p", nargs=-1, required=True, metavar="P...")
 @opt.option(
     "--against Q,...", "Probabilities of a model for the same outcomes: its cross-entropy, and the KL divergence."

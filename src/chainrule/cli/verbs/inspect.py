@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @opt.option("--first N", "With --table: so many rows; --json has all.", type=click.IntRange(1), default=40)
 @opt.option("--near TOKEN", "Show the tokens whose vectors in the network's table are nearest, by cosine.")
 @opt.option(
-    "--batch FILE",
+    "--first-batch FILE",
     "Show the first batch of a training on FILE: the inputs of each row, and under them the targets, which are the "
     "tokens that follow.",
 )
@@ -56,13 +56,13 @@ def inspect(folder: str, prompt: str | None, heal: bool, table: bool, first: int
     \b
     chainrule inspect model --prompt "to be or"
     chainrule inspect lstm --near king
-    chainrule inspect lstm --batch corpus.txt --top 4
+    chainrule inspect lstm --first-batch corpus.txt --top 4
     """
     from chainrule.contract.kinds import read_model
     from chainrule.folder import megabytes
 
     top, counts, as_json = options["top"], options["counts"], options["as_json"]
-    near, batch = options["near"], options["batch"]
+    near, batch = options["near"], options["first_batch"]
     if options["heat"] is not None or options["svg"] is not None:
         _draw(folder, **{name: options[name] for name in ("heat", "heat_rows", "svg", "overwrite")})
         return

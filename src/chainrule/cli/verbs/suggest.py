@@ -67,7 +67,7 @@ def print_suggestions(screen: Console, found: Sequence[cr.decode.Suggestion], ti
     print_table(screen, ["word", "appends", "probability"], rows, title=title)
 
 
-@click.command()
+@click.command(short_help="Suggest words as you type, or play a game with models.")
 @opt.models
 @opt.option("-k N", "How many words are suggested at a time.", type=click.IntRange(1, 9), default=3, name="count")
 @opt.option("--evaluate FILE", "Measure the keystrokes saved in typing FILE.")
