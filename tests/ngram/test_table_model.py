@@ -45,6 +45,12 @@ def test_a_text_is_scored_and_sampled_by_the_chain_rule() -> None:
     assert math.exp(cr.Table({"with": {"rice": 1e-100}}, unseen="uniform").log_prob("with rice")) > 0
 
 
+def test_texts_of_a_batch_end_at_different_steps() -> None:
+    lm = cr.Table({"<s>": {"cats": 1}, "cats": {"chase": 0.5, "</s>": 0.5}, "chase": {"cats": 1}})
+    texts = {found.text for found in cr.generate_many(lm, [""], n=20)}
+    assert {"cats", "cats chase cats"} <= texts
+
+
 def test_a_context_without_a_row_is_an_error_or_uniform() -> None:
     rows = {"i love": {"cats": 0.5, "dogs": 0.5}}
     with pytest.raises(ModelError, match=r"no row for the context '<s>': add one, .* unseen=\"uniform\""):
