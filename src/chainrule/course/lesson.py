@@ -20,7 +20,7 @@ import numpy as np
 from chainrule.course.graders import grader_of
 from chainrule.course.graders.difference import show
 from chainrule.course.graders.grader import NOT_YET, Grader, State, filled
-from chainrule.course.markdown import Code, Exercise, Part, Prose, parts_of
+from chainrule.course.markdown import VIEW_LINK, Code, Exercise, Part, Prose, parts_of
 from chainrule.errors import CourseError
 from chainrule.system.display import to_html
 
@@ -113,9 +113,10 @@ class Lesson:
         """Run a block of Python; an error in it has the line of the lesson's file."""
         exec(compile("\n" * code.line + code.source, self.path.name, "exec"), names)
 
-    def filled(self, text: str) -> str:
-        """Replace each {{expression}} of a text by its value."""
-        return filled(text, self._namespaces[0])
+    def filled(self, text: str, *, live: bool = False) -> str:
+        """Replace each {{expression}} of a text by its value; links to views stay only where they work (`live`)."""
+        text = filled(text, self._namespaces[0])
+        return text if live else VIEW_LINK.sub(r"\1", text)
 
     @property
     def given(self) -> list[str]:

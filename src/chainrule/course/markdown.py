@@ -12,6 +12,8 @@ from markdown_it import MarkdownIt
 
 from chainrule.errors import CourseError
 
+VIEW_LINK = re.compile(r"\[([^\]\n]+)\]\(view:([^)\s]+)\)")
+"""A link to a view of the server's page, such as [Tokens](view:tokens?text=love+cats): its words, the view."""
 _EXERCISE = re.compile(r"### Exercise (\w+) (★{1,3}) (.+)")
 
 

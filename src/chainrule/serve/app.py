@@ -17,10 +17,11 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from chainrule._version import __version__
-from chainrule.serve.api import chat, completions, inside, reading, runs, tasks, tokens
+from chainrule.serve.api import chat, completions, inside, lessons, reading, runs, tasks, tokens
 from chainrule.serve.api.answers import add_error_handlers, answer_to, find_model, unless_gone
 from chainrule.serve.api.pieces import as_json, off_loop
 from chainrule.serve.guard import Guard, Rules
+from chainrule.serve.lessons import Lessons
 from chainrule.serve.metrics import Meters
 from chainrule.serve.models import Models, Served
 from chainrule.serve.runs import Runs
@@ -30,11 +31,16 @@ mimetypes.add_type("text/javascript", ".js")  # some systems say otherwise, or n
 
 
 def make_app(
-    models: Models, rules: Rules | None = None, *, reload: bool = False, runs_below: Path | None = None
+    models: Models,
+    rules: Rules | None = None,
+    *,
+    reload: bool = False,
+    runs_below: Path | None = None,
+    learn: bool = False,
 ) -> Guard:
     """Return the application that serves loaded models; with `reload`, it loads folders again that are replaced.
 
-    `runs_below` is a folder whose trainings and comparisons are shown.
+    `runs_below` is a folder whose trainings and comparisons are shown; `learn` shows the lessons of the course.
     """
 
     @contextlib.asynccontextmanager
@@ -54,10 +60,11 @@ def make_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.state.models, app.state.meters, app.state.runs = models, Meters(models), Runs(runs_below)
+    app.state.models, app.state.meters = models, Meters(models)
+    app.state.runs, app.state.lessons = Runs(runs_below), Lessons(learn)
     add_error_handlers(app)
     direct = Direct(app)
-    for part in (completions, chat, tokens, reading, tasks, inside, runs):
+    for part in (completions, chat, tokens, reading, tasks, inside, runs, lessons):
         app.include_router(part.router)
         direct.learn(part.router.routes)
     _add_routes(app)
@@ -108,7 +115,7 @@ class _PageFiles(StaticFiles):
 
 _ERRORS = {
     "400": "What is asked for cannot be done.",
-    "404": "There is no such model, or run.",
+    "404": "There is no such model, run or lesson.",
     "default": "Any other error.",
 }
 

@@ -109,19 +109,21 @@ def serve(
     origins: tuple[str, ...] = (),
     reload: bool = False,
     runs_below: Path | None = None,
+    learn: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> None:
     """Serve loaded models until SIGTERM or Ctrl-C; `say` is called with the address once it listens.
 
     `hosts` are more names of the server; pages of `origins`, such as http://localhost:3000, may use it too;
-    `runs_below` is a folder whose trainings are shown. An address that others can reach needs a key.
+    `runs_below` is a folder whose trainings are shown; `learn` shows the lessons of the course. An address that
+    others can reach needs a key.
     """
     if host not in LOCAL and not key:
         raise SettingsError(f"{host} can be reached by others: set a key, by --key-file or CHAINRULE_KEY")
     names = {one.lower() for one in (*LOCAL, host, *hosts)} - {"0.0.0.0", "::"}
     rules = Rules(frozenset(names), frozenset(map(_origin, origins)), key)
     sys.setswitchinterval(_SWITCH_SECONDS)
-    guard = make_app(models, rules, reload=reload, runs_below=runs_below)
+    guard = make_app(models, rules, reload=reload, runs_below=runs_below, learn=learn)
     listening = _listen(host, port)
     config = uvicorn.Config(
         guard,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from chainrule.errors import MissingExtraError, SettingsError
 
 
 @click.command()
-@click.argument("folders", metavar="DIR...", nargs=-1, required=True)
+@click.argument("folders", metavar="[DIR]...", nargs=-1)
 @opt.option("--host TEXT", "The address to listen on; any but a local one needs a key.", default="127.0.0.1")
 @opt.option("--port INTEGER", "The port; 0: any that is free.", type=click.IntRange(0, 65535), default=8000)
 @opt.option(
@@ -44,6 +45,11 @@ from chainrule.errors import MissingExtraError, SettingsError
     name="runs_below",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
 )
+@opt.option(
+    "--learn",
+    "Show the lessons of the course beside the views, with a field for each answer; without DIR, two small models "
+    "are trained for them.",
+)
 @opt.option("--reload", "Take up a folder that is replaced, without dropping requests.")
 def serve(folders: tuple[str, ...], key_file: Path | None, **options: Any) -> None:
     """Serve models of any kind over HTTP, until Ctrl-C.
@@ -53,6 +59,7 @@ def serve(folders: tuple[str, ...], key_file: Path | None, **options: Any) -> No
 
     \b
     chainrule serve ladder/lstm ladder/mixture
+    chainrule serve --learn
     curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' -d '{"prompt": "The"}'
     """
     try:
@@ -63,17 +70,31 @@ def serve(folders: tuple[str, ...], key_file: Path | None, **options: Any) -> No
         if error.name and error.name.startswith("chainrule"):
             raise
         raise MissingExtraError(error.name or "fastapi", "serve", "serving models") from None
+    learn = options["learn"]
+    if not folders and not learn:
+        raise click.UsageError("which models? chainrule serve DIR, or chainrule serve --learn for the course")
     limits = Limits(options["rows"], options["queue"])
-    models = Models(named_folders(folders), limits, options["device"], options["dtype"])
-    models.load(lambda message: say(console(), message))
-    opt.note_slow_precision(*(one.model for one in models.all()))
-    names = ", ".join(one.name for one in models.all())
+    key = _key(key_file)
+    with tempfile.TemporaryDirectory() as place:
+        models = Models(
+            named_folders(folders) or _examples(Path(place)), limits, options["device"], options["dtype"]
+        )
+        models.load(lambda message: say(console(), message))
+        opt.note_slow_precision(*(one.model for one in models.all()))
+        names = ", ".join(one.name for one in models.all())
 
-    def started(address: str) -> None:
-        say(console(), f"Serving {names} at {address}; Ctrl-C stops it")
+        def started(address: str) -> None:
+            say(console(), f"Serving {names} at {address}{'/#/learn' if learn else ''}; Ctrl-C stops it")
 
-    named = {name: options[name] for name in ("host", "port", "hosts", "origins", "reload", "runs_below")}
-    run(models, key=_key(key_file), say=started, **named)
+        named = {name: options[name] for name in ("host", "port", "hosts", "origins", "reload", "runs_below")}
+        run(models, key=key, say=started, learn=learn, **named)
+
+
+def _examples(place: Path) -> dict[str, Path]:
+    from chainrule.course.example_models import write_example_models
+
+    say(console(), "Training two small models for the lessons")
+    return write_example_models(place)
 
 
 def _key(file: Path | None) -> str | None:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from chainrule.course.graders.difference import difference
 
@@ -32,6 +32,9 @@ NOT_YET = Verdict("not yet")
 @dataclass(frozen=True, kw_only=True)
 class Grader(ABC):
     """Grades the answers to one exercise. Its fields are the keys of the exercise's table."""
+
+    is_typed: ClassVar[bool] = False
+    """True if an answer is a value, which a student can type into a field; else it is code."""
 
     id: str
     names: Mapping[str, Any] = field(repr=False)

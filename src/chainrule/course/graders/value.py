@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from chainrule.course.graders.difference import difference, is_number, show
 from chainrule.course.graders.grader import NOT_YET, Grader, Verdict
@@ -24,6 +24,8 @@ _SLIPS: dict[str, Callable[[float], float]] = {
 @dataclass(frozen=True, kw_only=True)
 class Value(Grader):
     """A number, a word, or a list or table of these; `answer` is the expression that computes it."""
+
+    is_typed: ClassVar[bool] = True
 
     answer: str
     tolerance: float = 0.005

@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from chainrule.errors import ChainruleError
 from chainrule.serve.api.pieces import compact_json, is_small, long_json
 from chainrule.serve.batching.requests import PAUSE, BusyError, ClosingError
+from chainrule.serve.lessons import UnknownLessonError
 from chainrule.serve.models import Models, Served, UnknownModelError
 from chainrule.serve.runs import UnknownRunError
 
@@ -31,6 +32,7 @@ _LOG = logging.getLogger("chainrule.serve")
 _STATUS: tuple[tuple[type[ChainruleError], int, str, str | None], ...] = (
     (UnknownModelError, 404, "invalid_request_error", "model_not_found"),
     (UnknownRunError, 404, "invalid_request_error", "run_not_found"),
+    (UnknownLessonError, 404, "invalid_request_error", "lesson_not_found"),
     (BusyError, 429, "rate_limit_error", "rate_limit_exceeded"),
     (ClosingError, 503, "server_error", "shutting_down"),
     (ChainruleError, 400, "invalid_request_error", None),

@@ -18,6 +18,7 @@ MOST_TOKENS = 4096
 """The most new tokens of a text."""
 MOST_ALTERNATIVES = 20
 MOST_BIASES = 1024
+LONGEST_STUDENT = 64
 
 TokenId = Annotated[int, Field(ge=0, le=2**31)]
 Text = Annotated[str, Field(max_length=1_000_000)]
@@ -342,6 +343,16 @@ class InsideRequest(Asked):
     """Predict the most likely token after the text, and not one of the text."""
     target: Annotated[str, Field(max_length=2000)] | None = None
     """Of an encoder-decoder: the target for which to show where it looks; None: its own translation."""
+
+
+class CheckRequest(BaseModel):
+    """The body of /v1/lessons/check."""
+
+    lesson: Annotated[int, Field(ge=0, le=1000)]
+    exercise: Annotated[str, Field(max_length=20)]
+    answer: Annotated[str, Field(max_length=2000)]
+    """What the student typed: a number or a sum of numbers, a word, a list or a dict."""
+    student: Annotated[str, Field(max_length=LONGEST_STUDENT)] = ""
 
 
 class NeighboursRequest(Asked):

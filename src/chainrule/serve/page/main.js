@@ -1,11 +1,8 @@
 // The shell: one view at a time, whose state is in the address: #/write?model=lstm&prompt=The
 import { load } from "./api.js";
+import { NEEDS, isPossible, missing, reason } from "./needs.js";
 import { byId, el, say } from "./parts.js";
 
-// Each view, and what a model must do for it; null: nothing in particular.
-const NEEDS = {
-  write: "generate", read: "generate", tree: "generate", tokens: null, inside: null, translate: "translate", tag: "tag", fill: "fill", runs: null,
-};
 const VIEWS = Object.keys(NEEDS);
 const titled = (name) => name[0].toUpperCase() + name.slice(1);
 
@@ -106,16 +103,6 @@ async function route() {
   if (shown.number === number) root.dataset.shown = name;
 }
 
-const MAKING = {
-  generate: ["a model that predicts text", "chainrule train lstm corpus.txt --out lstm", "chainrule serve lstm"],
-  translate: ["a model that translates", "chainrule train seq2seq source.txt target.txt --out translator", "chainrule serve translator"],
-  tag: ["a tagger", "chainrule train tagger tagged.conllu --out tagger", "chainrule serve tagger"],
-  fill: ["a masked model", "chainrule train masked corpus.txt --out masked", "chainrule serve masked"],
-};
-
-const isPossible = (verb, models) => verb === null || models.some((model) => model.verb === verb);
-const reason = (verb) => `This view needs ${MAKING[verb][0]}, and none is served.`;
-
 // A view that no model can do is shown as such; it says how to make a model for it.
 function tellPossible(link, verb, models) {
   if (isPossible(verb, models)) {
@@ -125,14 +112,6 @@ function tellPossible(link, verb, models) {
     link.setAttribute("aria-disabled", "true");
     link.title = reason(verb);
   }
-}
-
-function missing(verb) {
-  const commands = MAKING[verb].slice(1);
-  return [
-    el("p", {}, `${reason(verb)} These commands make one and serve it:`),
-    el("pre", { class: "command", tabindex: 0, role: "region", "aria-label": "Commands" }, commands.join("\n")),
-  ];
 }
 
 window.addEventListener("pagehide", settle);
