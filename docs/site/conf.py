@@ -22,12 +22,13 @@ release = __version__
 root_doc = "docs/README"
 include_patterns = [
     "docs/**.md",
+    "src/chainrule/course/lessons/*.md",
     "benchmarks/results/*.md",
     "examples/*/README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
 ]
-exclude_patterns = [".*", "build", "dist", "src", "tests", "recipes", "docs/site", "**/build", "**/*.egg-info"]
+exclude_patterns = [".*", "build", "dist", "tests", "recipes", "docs/site", "**/build", "**/*.egg-info"]
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.linkcode", "chainrule_site"]
 myst_enable_extensions = ["dollarmath"]
@@ -97,6 +98,7 @@ navigation = {
         ],
         "Project": ["docs/decisions/README", "benchmarks/results/README", "CONTRIBUTING", "CHANGELOG"],
     },
+    "docs/course": {"": ["src/chainrule/course/lessons/*"]},
     "docs/cli/README": {"": ["docs/cli/*"]},
     "docs/reference/README": {"": ["docs/reference/*"]},
     "docs/decisions/README": {"": ["docs/decisions/*"]},

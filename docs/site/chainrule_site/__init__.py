@@ -1,6 +1,7 @@
-"""What the site needs beyond Sphinx and MyST, an extension in six small files.
+"""What the site needs beyond Sphinx and MyST, an extension in seven small files.
 
 navigation.py     the order of pages, and the page at the root of the site
+lessons.py        lessons as their readers see them
 sources.py        pages of source files, for links that leave the documents
 maths.py          equations as MathML, which browsers draw without a script
 drawings.py       Mermaid's flowcharts as tables
@@ -12,11 +13,11 @@ from __future__ import annotations
 
 from sphinx.application import Sphinx
 
-from chainrule_site import accessibility, docstrings, drawings, maths, navigation, sources
+from chainrule_site import accessibility, docstrings, drawings, lessons, maths, navigation, sources
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register all parts."""
-    for part in (navigation, sources, maths, drawings, docstrings, accessibility):
+    for part in (lessons, navigation, sources, maths, drawings, docstrings, accessibility):
         part.setup(app)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

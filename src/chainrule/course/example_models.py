@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from chainrule.runs.prepare import TokenizerChoice
 from chainrule.runs.train import train
 from chainrule.text.corpus import Corpus
-from chainrule.runs.prepare import TokenizerChoice
 
 TOY = ["i love cats", "i love dogs", "cats chase mice"]
 """The small corpus of the first lessons."""
