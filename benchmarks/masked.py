@@ -17,8 +17,8 @@ import torch
 from benchmarks.harness import Side, is_installed, new_parser, race
 from chainrule.arrays import PAD
 from chainrule.masked.masking import MaskedExamples, Masking
-from chainrule.networks.settings import MaskedSettings
 from chainrule.networks.transformer.masked import MaskedTransformer
+from chainrule.networks.transformer.settings import MaskedSettings
 from chainrule.settings import closed
 from chainrule.system.devices import choose_device
 from chainrule.training.engines.torch_engine import TorchEngine

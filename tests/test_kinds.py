@@ -14,7 +14,7 @@ import chainrule as cr
 from chainrule.comparison.ladder import ladder_entries
 from chainrule.contract import kinds
 from chainrule.errors import ChainruleError, FolderError, MissingExtraError, PluginError
-from chainrule.networks.settings import TransformerSettings
+from chainrule.networks.transformer.settings import TransformerSettings
 from chainrule.ngram.train import KIND as NGRAM
 from chainrule.training.kinds import network_kind
 from listening import Listening

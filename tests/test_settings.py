@@ -10,7 +10,9 @@ import pytest
 
 from chainrule.contract.kinds import find_kind, kind_names
 from chainrule.errors import SettingsError
-from chainrule.networks.settings import BagOfWordsSettings, FeedforwardSettings, LstmSettings, TransformerSettings
+from chainrule.networks.recurrent.settings import LstmSettings
+from chainrule.networks.settings import BagOfWordsSettings, FeedforwardSettings
+from chainrule.networks.transformer.settings import TransformerSettings
 from chainrule.settings import Groups, describe, left_open, parse, setting, split_words
 
 

@@ -24,9 +24,9 @@ from chainrule.inference.gpu.graph_sampling import GraphSampler
 from chainrule.inference.neural_model import NeuralModel
 from chainrule.inference.state import spans
 from chainrule.inference.torch_model import load_network
-from chainrule.networks.settings import TransformerSettings
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer
+from chainrule.networks.transformer.settings import TransformerSettings
 from chainrule.settings import closed, parse
 from chainrule.testing import LAWS, NOT_OFFERED
 from chainrule.tokens.ids import Encoded

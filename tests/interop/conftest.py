@@ -14,8 +14,8 @@ from tests.cli.running import Ran
 from chainrule.cli.main import main
 from chainrule.inference.neural_model import NeuralModel
 from chainrule.interop import huggingface
-from chainrule.networks.settings import TransformerSettings
 from chainrule.networks.transformer.decoder import Transformer
+from chainrule.networks.transformer.settings import TransformerSettings
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import train_tokenizer

@@ -16,8 +16,8 @@ from chainrule.errors import ChainruleError, ForeignFileError, SettingsError
 from chainrule.interop import huggingface
 from chainrule.masked.encoder_model import EncoderModel
 from chainrule.masked.filling import gapped_ids
-from chainrule.networks.settings import MaskedSettings
 from chainrule.networks.transformer.masked import MaskedTransformer
+from chainrule.networks.transformer.settings import MaskedSettings
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import train_tokenizer
 from chainrule.tokens.vocabulary import Limit

@@ -21,7 +21,8 @@ from chainrule.networks.defaults import (
     dropout_share,
     with_time,
 )
-from chainrule.networks.settings import NeuralSettings, heads_for
+from chainrule.networks.settings import NeuralSettings
+from chainrule.networks.transformer.settings import heads_for
 from chainrule.settings import closed, open_names, parse
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded

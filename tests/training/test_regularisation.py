@@ -17,8 +17,10 @@ import chainrule as cr
 from chainrule.contract.kinds import find_kind
 from chainrule.errors import Interrupted
 from chainrule.networks.config import regularisers, weakened
+from chainrule.networks.recurrent.settings import LstmSettings
 from chainrule.networks.regularise import regularise
-from chainrule.networks.settings import FeedforwardSettings, LstmSettings, TransformerSettings
+from chainrule.networks.settings import FeedforwardSettings
+from chainrule.networks.transformer.settings import TransformerSettings
 from chainrule.training.regularisation import MUCH, Overfitting
 
 ENGINES = [pytest.param("torch", id="torch"), "tape"]

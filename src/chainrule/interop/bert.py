@@ -24,8 +24,8 @@ from chainrule.interop.weights import (
     state_of,
     to_published,
 )
-from chainrule.networks.settings import MaskedSettings
 from chainrule.networks.transformer.masked import MaskedTransformer
+from chainrule.networks.transformer.settings import MaskedSettings
 
 NEVER = -10_000.0
 """The bias of a token that is never predicted; float16 has it as well."""

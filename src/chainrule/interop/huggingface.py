@@ -37,8 +37,8 @@ from chainrule.interop.vocabularies.encoders import (
 from chainrule.interop.vocabularies.files import read_json, read_tokenizer
 from chainrule.interop.vocabularies.ours import never_written, published_files, rows_of, special_tokens
 from chainrule.masked.encoder_model import EncoderModel
-from chainrule.networks.settings import TransformerSettings
 from chainrule.networks.transformer.decoder import Transformer
+from chainrule.networks.transformer.settings import TransformerSettings
 from chainrule.seq2seq.encoder_decoder_model import EncoderDecoderModel
 from chainrule.system.disk.atomic import new_folder
 from chainrule.tokens.published import PublishedTokenizer

@@ -22,8 +22,8 @@ import numpy as np
 from array_api_compat import array_namespace, device
 
 from chainrule.arrays import PAD, Array
-from chainrule.networks.settings import MASKED_SHARE as SHARE
 from chainrule.networks.training_settings import TrainingSettings
+from chainrule.networks.transformer.settings import MASKED_SHARE as SHARE
 from chainrule.tokens.base import line_bounds
 from chainrule.training.engines.base import Engine
 from chainrule.training.examples import TextExamples

@@ -10,7 +10,7 @@ from chainrule.contract.lm import Context
 from chainrule.contract.tasks import Task
 from chainrule.folder import TEXT
 from chainrule.masked.masking import MaskedExamples, Masking
-from chainrule.networks.settings import MaskedSettings
+from chainrule.networks.transformer.settings import MaskedSettings
 from chainrule.tokens.base import Tokenizer
 from chainrule.training.engines.base import Fill
 from chainrule.training.examples import Texts

@@ -5,7 +5,8 @@ networks are a `Network`: token ids in, features out, and a memory of the tokens
 
     config.py             fields of configurations; feed-forward, bag-of-words and recurrent networks
     training_settings.py  the settings of the training loop
-    settings.py           the settings of each kind: a configuration and its training
+    settings.py           parts of settings; those of feed-forward and bag-of-words networks
+    cells_or_blocks.py    settings of kinds whose layers are recurrent cells or Transformer blocks
     defaults.py           values for settings that are left open
     memory.py             the memory that a network keeps of the rows it has read
     word_vectors.py       word vectors read from a file, to initialise an embedding table

@@ -194,7 +194,7 @@ def in_words(settings: Any, chosen: Any) -> str:
 def reason(settings: Any, name: str) -> str:
     """Return why a setting that is left open gets its value.
 
-    >>> from chainrule.networks.settings import LstmSettings
+    >>> from chainrule.networks.recurrent.settings import LstmSettings
     >>> reason(LstmSettings(), "batch")
     'about the square root of the tokens that are read; more if that is far faster'
     """

@@ -21,17 +21,9 @@ from chainrule.errors import MissingExtraError, SettingsError
 from chainrule.folder import TEXT, ModelFolder
 from chainrule.networks.config import count_parameters, is_table
 from chainrule.networks.defaults import complete, in_words, remembered, with_time
-from chainrule.networks.settings import (
-    BagOfWordsSettings,
-    ElmanSettings,
-    EngineName,
-    FeedforwardSettings,
-    GruSettings,
-    LstmSettings,
-    NeuralSettings,
-    QrnnSettings,
-    TransformerSettings,
-)
+from chainrule.networks.recurrent.settings import ElmanSettings, GruSettings, LstmSettings, QrnnSettings
+from chainrule.networks.settings import BagOfWordsSettings, EngineName, FeedforwardSettings, NeuralSettings
+from chainrule.networks.transformer.settings import TransformerSettings
 from chainrule.networks.word_vectors import Vectors, load_vectors
 from chainrule.settings import parse
 from chainrule.system.devices import has_torch

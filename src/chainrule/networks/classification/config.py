@@ -10,8 +10,9 @@ from typing import ClassVar, Literal, TypeAlias
 from chainrule.errors import SettingsError
 from chainrule.networks.config import GATES, Bounds, CellName, leaves_open, share, size
 from chainrule.networks.defaults import Cost, RunEstimate, Values, batch_size, dropout_share
-from chainrule.networks.settings import NeuralSettings, heads_for, named, scaled_rate
+from chainrule.networks.settings import NeuralSettings, named, scaled_rate
 from chainrule.networks.transformer.config import TransformerConfig
+from chainrule.networks.transformer.settings import heads_for
 from chainrule.settings import setting
 
 EncoderName: TypeAlias = Literal["lstm", "gru", "elman", "transformer", "bagofwords"]

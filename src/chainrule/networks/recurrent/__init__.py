@@ -2,6 +2,7 @@
 
 In reading order:
 
+    settings.py      the settings of each kind, without torch
     cells.py         the equations of a cell, one time step at a time
     fused_layer.py   a layer of cells over whole sequences, computed fast
     rnn.py           the network: embeddings, layers, head

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from chainrule.errors import SettingsError
+from chainrule.networks.cells_or_blocks import CellOrBlockSettings
 from chainrule.networks.config import GATES, share
 from chainrule.networks.defaults import Cost, RunEstimate, Values, dropout_share
-from chainrule.networks.settings import CellOrBlockSettings, named
+from chainrule.networks.settings import named
 from chainrule.networks.transformer.config import Activation, TransformerConfig
 from chainrule.settings import setting
 

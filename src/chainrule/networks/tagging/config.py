@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from chainrule.errors import SettingsError
+from chainrule.networks.cells_or_blocks import AnyCell, CellOrBlockSettings
 from chainrule.networks.config import GATES, Bounds, from_zero, share, size
 from chainrule.networks.defaults import Cost, RunEstimate, Values, batch_size, dropout_share
-from chainrule.networks.settings import AnyCell, CellOrBlockSettings, named
+from chainrule.networks.settings import named
 from chainrule.settings import Groups, setting
 
 Characters: TypeAlias = Literal["none", "lstm", "cnn"]

@@ -3,6 +3,7 @@
 In reading order:
 
     config.py      the configuration of a Transformer and its presets, without torch
+    settings.py    the settings of decoders and of masked models, without torch
     attention.py   attention by the equation, by torch's fused kernels, and for a single query
     positions.py   positional encodings: learned, sinusoidal, rotary, ALiBi
     norms.py       the root-mean-square norm with its gradient

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from chainrule.arrays import PAD
 from chainrule.networks.layers import Head
 from chainrule.networks.network import BatchLoss, Table, Trainable
-from chainrule.networks.settings import MaskedSettings
 from chainrule.networks.transformer.blocks import Norm, activate
+from chainrule.networks.transformer.settings import MaskedSettings
 from chainrule.networks.transformer.stack import Encoder
 
 
