@@ -29,6 +29,7 @@ format: $(DEV)
 
 docs: $(DEV)
 	$(BIN)/python docs/update_help.py
+	$(BIN)/python docs/update_lectures.py
 
 site: $(SITE)
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs/site -d build/site-cache . build/site

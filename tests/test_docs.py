@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.lectures import Lecture, Row
 
 import chainrule as cr
 from chainrule.cli.main import VERBS, main
@@ -147,9 +149,39 @@ def test_figures_of_the_readme_lead_to_the_command_that_gives_them() -> None:
     assert len(README.splitlines()) < 120
 
 
-def test_the_lectures_page_names_files_functions_and_options_that_exist() -> None:
-    page = (ROOT / "docs" / "lectures.md").read_text(encoding="utf-8")
+def test_the_page_of_the_lectures_is_made_of_the_rows_that_are_run() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs" / "update_lectures.py", "--check"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_cells_of_the_lectures_have_no_markup_of_their_own() -> None:
+    update = runpy.run_path(str(ROOT / "docs" / "update_lectures.py"))
+    assert update["plain"]("<s> 2 * 3, `<s> * $`") == r"\<s> 2 \* 3, `<s> * $`"
+    assert update["table"](["a"], [["p(x | y)\nis 1"]]) == "| a |\n| --- |\n| p(x \\| y) is 1 |\n\n"
+    row = Row("2.1", "", "", command="chainrule kinds\nchainrule tokenize '`'")
+    lecture = Lecture("002", "", [row], {}, {})
+    assert update["shown_by"](row, lecture) == "`chainrule kinds`, then `` chainrule tokenize '`' ``"
+    assert update["shown_by"](Row("2.2", "", "", python="1 == 1"), lecture) == "[code](../tests/lectures/002.toml)"
+    prose = Row("2.3", "", "", prose="docs/ngrams.md:words")
+    assert update["shown_by"](prose, lecture) == "[ngrams.md](ngrams.md)"
+    odd = Row("2.4", "a", "b", prose="docs/ngrams.md:words", number="1", differs="the slide has 2", lesson=3)
+    made = update["rows"](Lecture("002", "", [odd, odd], {}, {})).splitlines()
+    assert made[2] == (
+        "| 2.4 | a | b | [ngrams.md](ngrams.md) | 1. Differs: the slide has 2 "
+        "| [3](../src/chainrule/course/lessons/03-counting.md) |"
+    )
+    assert made[3].startswith("| 2.4 |  | b |")
+
+
+@pytest.mark.parametrize("name", ["lectures.md", "lectures-files.md"])
+def test_the_lectures_pages_name_files_functions_and_options_that_exist(name: str) -> None:
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
     options = {option for verb in VERBS for parameter in verb.params for option in parameter.opts}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page)) <= options
-    for target, name in re.findall(r"\(\.\./(src/[^)]+\.py)\), `(\w+)`", page):
-        assert re.search(rf"(def|class) {name}\b", (ROOT / target).read_text(encoding="utf-8")), (target, name)
+    for target, found in re.findall(r"\(\.\./(src/[^)]+\.py)\), `(\w+)`", page):
+        assert re.search(rf"(def|class) {found}\b", (ROOT / target).read_text(encoding="utf-8")), (target, found)

@@ -81,6 +81,7 @@ navigation = {
         "Explanations": [
             "docs/architecture",
             "docs/lectures",
+            "docs/lectures-files",
             "docs/essay",
             "docs/ngrams",
             "docs/neural",

@@ -29,6 +29,7 @@ SHOWN = (
     "recipes",
     "benchmarks",
     "tests/contract",
+    "tests/lectures",
     "tests/reliability",
     "docs/deploy",
 )
