@@ -108,6 +108,11 @@ def test_answers_that_end_python_are_no_error_of_ours(tmp_path: Path) -> None:
     assert fault == "a.py: Python stopped with the exit status 3"
 
 
+def test_answers_that_end_python_after_all_grades_count(tmp_path: Path) -> None:
+    states, fault, _ = graded(tmp_path, "import atexit, os\natexit.register(os._exit, 3)\nanswer_1 = ...\n")
+    assert (set(states.values()), fault) == ({"not yet"}, "")
+
+
 def test_a_changed_file_is_graded_again(run: Run, answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def save(seconds: float) -> None:
         assert "runpy" not in answers.read_text(encoding="utf-8")  # saved once, and not graded again

@@ -88,7 +88,7 @@ def grade_file(asked: Lesson, path: Path, seconds: float = SECONDS) -> Graded:
     grades = {record["id"]: Grade(**record) for record in records[1:]}
     every = [grades.get(one.id) or asked.not_yet(one.id) for one in asked.exercises]
     said = records[0]["fault"] if records else f"{path.name}: {ended}"
-    if records and ended:  # the first exercise without a grade is the one that did not end
+    if records and ended and len(grades) < len(every):  # the first one without a grade did not end
         every[len(grades)] = replace(every[len(grades)], state="wrong", message=ended)
     return Graded(every, said, printed.decode(errors="replace"))
 
