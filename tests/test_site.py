@@ -16,10 +16,13 @@ import pytest
 from tests.browsing import PATIENCE, launched
 
 import chainrule as cr
+from chainrule.course.lesson import lesson_paths
 
 ROOT = Path(__file__).parents[1]
 LOADED = {"link": "href", "script": "src", "img": "src", "iframe": "src", "source": "src", "object": "data"}
 """The attribute by which each element loads a file; `a` loads nothing."""
+
+LESSON = "src/chainrule/course/lessons/03-counting"
 
 pytestmark = pytest.mark.slow
 
@@ -103,6 +106,16 @@ def test_the_reference_has_every_public_name(site: Path, pages: dict[Path, Page]
         assert not missing, (module, missing)
 
 
+def test_lessons_have_outputs_and_questions_but_no_answers(site: Path, pages: dict[Path, Page]) -> None:
+    names = {path.stem for path in lesson_paths().values()}
+    assert names == {path.stem for path in (site / LESSON).parent.glob("*.html")}
+    text = (site / f"{LESSON}.html").read_text(encoding="utf-8")
+    assert "possible 448, seen 10" in text and "After the first word" in text
+    assert "_ngram_counts" not in text and "this is the count" not in text and "view:" not in text
+    course = (site / "docs" / "course.html").resolve()
+    assert f"../{LESSON}.html" in pages[course].links
+
+
 def test_equations_need_no_script(site: Path, pages: dict[Path, Page]) -> None:
     start = site / "docs" / "README.html"
     assert "<math" in start.read_text(encoding="utf-8")
@@ -125,7 +138,9 @@ def test_search_works_on_files_and_asks_no_host(site: Path, browser: Any) -> Non
     assert all(address.startswith("file:") for address in asked), asked
 
 
-@pytest.mark.parametrize("name", ["docs/README", "docs/architecture", "docs/lectures", "docs/tutorials/student"])
+@pytest.mark.parametrize(
+    "name", ["docs/README", "docs/architecture", "docs/lectures", "docs/tutorials/student", LESSON]
+)
 def test_pages_fit_a_phone(site: Path, browser: Any, name: str) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 844})
     page.goto((site / f"{name}.html").as_uri(), timeout=PATIENCE)
@@ -150,7 +165,7 @@ def test_code_is_not_cut(site: Path, browser: Any, name: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
-    "name", ["docs/README", "docs/tutorials/student", "docs/reference/models", "source/Makefile"]
+    "name", ["docs/README", "docs/tutorials/student", "docs/reference/models", "source/Makefile", LESSON]
 )
 def test_pages_are_accessible(site: Path, browser: Any, name: str, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")

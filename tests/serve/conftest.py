@@ -109,7 +109,7 @@ def page_server(
     """A server with something for every view of the page."""
     anygram = tmp_path_factory.mktemp("anygram") / "anygram"
     cr.train("anygram", LINES, tokenizer="word").save(anygram)
-    with running([*folders.values(), *task_folders.values(), anygram], "--runs", str(runs)) as found:
+    with running([*folders.values(), *task_folders.values(), anygram], "--runs", str(runs), "--learn") as found:
         yield found
 
 

@@ -27,6 +27,7 @@ STATES = {
     "tokens": {"model": "ngram", "text": TEXT, "step": 3},
     "inside": {"model": "transformer", "text": "the cat sat"},
     "runs": {},
+    "learn": {"lesson": 3, "student": "ann"},
     "translate": {"text": "a b c\nc b"},
     "tag": {"text": "the dog sat\na cat ran"},
     "fill": {"text": "the [MASK] sat on the [MASK]"},

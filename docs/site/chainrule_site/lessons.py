@@ -10,8 +10,8 @@ from chainrule.course.lesson import Lesson
 
 NOTE = """
 ```{{note}}
-`chainrule lesson {number}` shows this lesson in a terminal and grades your answers; `chainrule serve --learn` shows it in a
-browser, beside live models. [The course](/docs/course.md) says how.
+`chainrule lesson {number}` shows this lesson in a terminal and grades your answers; `chainrule serve --learn` shows
+it in a browser, beside live models. [The course](/docs/course.md) says how.
 ```
 """
 
