@@ -30,7 +30,7 @@ say what a block is:
     output            what the block above it prints. `python docs/update_lessons.py` writes it, a test compares.
     exercise          how an answer is graded, in TOML; it ends an exercise.
 
-A link such as [Tokens](view:tokens?text=love+cats) opens a view of the server's page (chainrule serve --learn), with
+A link such as [Tokens](view:tokens?text=love+cats) opens a view of the server's page (chainrule serve --learn) in
 that state; elsewhere only its words are shown. A link to another lesson is [Lesson 4](04-never-seen.md).
 
 An exercise is `### Exercise 2 ★★ Title`, the question, and that block. One to three stars are the difficulty and
