@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import chainrule as cr
+from chainrule.autodiff.tape_model import as_tape_model
 from chainrule.contract.lm import start_token
 from chainrule.errors import ChainruleError, ForeignFileError, ModelError, SettingsError
 from chainrule.inference.neural_model import NeuralModel
@@ -61,6 +62,13 @@ def check_same(transformers: Any, lm: NeuralModel, folder: Path) -> Any:
             # of words, a text begins without the space that a continuation has
             assert written(model, tokenizer, text, 12).strip() == ours.strip()
     return model
+
+
+def test_a_model_of_the_tape_is_exported(bpe: Tokenizer, tmp_path: Path) -> None:
+    lm = small(bpe, "line", preset="gpt2")
+    assert huggingface.export(as_tape_model(lm), tmp_path / "hf") == "GPT2LMHeadModel"
+    back = huggingface.load(tmp_path / "hf", context="line")
+    assert back.log_prob("The value") == pytest.approx(lm.log_prob("The value"), abs=1e-4)
 
 
 @pytest.mark.parametrize("architecture", DESIGNS)

@@ -17,7 +17,7 @@ import numpy as np
 from torch import Tensor
 
 from chainrule._version import __version__
-from chainrule.contract.lm import Context, start_token
+from chainrule.contract.lm import Context, LanguageModel, offered, start_token
 from chainrule.contract.model import Model
 from chainrule.errors import FolderError, ForeignFileError, ModelError, SettingsError
 from chainrule.folder.tensors import write_tensors
@@ -85,6 +85,8 @@ class _Published(NamedTuple):
 
 def decoder(model: Model, form: str, writable: str) -> NeuralModel:
     """The model, if it is a Transformer that predicts text; another is refused, and told what the form takes."""
+    if isinstance(model, LanguageModel) and (as_torch := offered(model, "as_torch")) is not None:
+        model = as_torch()  # the tape may have trained it
     if not isinstance(model, NeuralModel) or not isinstance(model.network, Transformer):
         raise ModelError(f"--to {form} writes {writable}, not a model of the kind {model.kind}")
     return model
