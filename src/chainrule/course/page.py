@@ -67,7 +67,7 @@ def _code(text: str, kind: str) -> str:
 
 
 def _fence(renderer: Any, tokens: Sequence[Token], place: int, options: OptionsDict, env: Any) -> str:
-    return _code(tokens[place].content, tokens[place].info.partition(" ")[0] or "plain")
+    return _code(tokens[place].content, tokens[place].info.partition(" ")[0] or "maths")
 
 
 def _heading(renderer: Any, tokens: Sequence[Token], place: int, options: OptionsDict, env: Any) -> str:
