@@ -92,6 +92,7 @@ navigation = {
             "docs/classification",
             "docs/backprop",
             "docs/diagnostics",
+            "docs/probes",
             "docs/defaults",
             "docs/comparisons",
             "docs/scaling-laws",
