@@ -81,9 +81,12 @@ def same(found: Any, expected: Any, tolerance: float) -> bool:
 
     >>> same(0.33, 1 / 3, 0.02), same("Cats ", "cats", 0), same(3, 3.1, 0), same("3", 3, 0)
     (True, True, False, False)
+    >>> same(1e-9, 2e-9, 0.005), same(1e-9, 0.0, 0.005)
+    (False, True)
     """
     if is_number(found) and is_number(expected):
-        return math.isclose(float(found), float(expected), rel_tol=tolerance, abs_tol=tolerance * 1e-3)
+        nearly_0 = tolerance * 1e-3 if expected == 0 else 0.0  # nothing is relatively near to 0
+        return math.isclose(float(found), float(expected), rel_tol=tolerance, abs_tol=nearly_0)
     if isinstance(found, str) and isinstance(expected, str):
         return found.strip().casefold() == expected.strip().casefold()
     return found is expected
