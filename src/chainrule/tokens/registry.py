@@ -45,19 +45,29 @@ _CLASSES: dict[str, Any] = {
 
 
 def train_tokenizer(
-    name: str, text: Text, limit: Limit | None = None, progress: Reports = False, *, lowercase: bool = False
+    name: str,
+    text: Text,
+    limit: Limit | int | str | None = None,
+    progress: Reports = False,
+    *,
+    lowercase: bool = False,
 ) -> Tokenizer:
     """Learn the named tokenizer from text: strings are text, paths are files.
 
-    `lowercase`: it reads upper-case letters as lower-case ones.
+    `limit` is the size of the vocabulary, such as 8000 or "90%". `lowercase`: it reads upper-case letters as
+    lower-case ones.
 
     >>> tokenizer = train_tokenizer("word", "the cat sat on the mat")
     >>> tokenizer
     <WordTokenizer word, 8 tokens>
     >>> tokenizer.encode("the cat purred").tolist()
     [3, 4, 0]
+    >>> train_tokenizer("word", "the cat sat on the mat", 2)
+    <WordTokenizer word, 5 tokens>
     """
-    limit, corpus, progress = limit or Limit(), as_corpus(text), as_progress(progress)
+    corpus, progress = as_corpus(text), as_progress(progress)
+    if not isinstance(limit, Limit):
+        limit = Limit.parse(limit)
     _check_name(name)
     found = _learned(name, corpus, limit, progress, lowercase)
     return LowercaseTokenizer(found) if lowercase else found
