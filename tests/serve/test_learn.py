@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import httpx2
 import pytest
@@ -17,6 +18,7 @@ from tests.serve.test_page import accessible
 import chainrule as cr
 from chainrule.cli.main import main
 from chainrule.course.lesson import lesson_paths
+from chainrule.course.markdown import VIEW_LINK
 from chainrule.serve import lessons
 from chainrule.serve.batching.requests import BusyError
 from chainrule.serve.lessons import Lessons
@@ -232,5 +234,22 @@ def test_a_lesson_says_how_to_get_a_model_that_is_missing(opened: Opened) -> Non
     page = opened.go("learn", lesson=3)
     opened.script("document.querySelector('a[data-view]').dataset.view = 'translate'")
     page.locator("a[data-view]").first.click()
-    page.wait_for_selector(".live .command")
-    assert "chainrule train seq2seq" in opened.text(".live")
+    page.wait_for_selector(".panel .command")
+    assert "chainrule train seq2seq" in opened.text(".panel")
+
+
+def test_every_link_to_a_view_opens_it_with_its_model(opened: Opened) -> None:
+    linked = [number for number, path in lesson_paths().items() if VIEW_LINK.search(path.read_text("utf-8"))]
+    assert len(linked) >= 4
+    for number in linked:
+        page = opened.go("learn", lesson=number)
+        for link in page.locator("a[data-view]").all():
+            link.click()
+            page.wait_for_selector(".panel .lead")
+            shown, state = link.get_attribute("data-view").split("?")
+            page.wait_for_selector(f".panel[aria-label^='{shown.capitalize()}']")
+            if "model" in parse_qs(state):
+                model = page.locator(".panel select").first
+                assert [model.input_value()] == parse_qs(state)["model"]
+            assert opened.script("document.documentElement.scrollWidth") <= 390
+            assert page.locator("#status.wrong").count() == 0
