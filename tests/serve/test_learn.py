@@ -209,20 +209,20 @@ def test_a_view_opens_between_the_paragraphs(opened: Opened) -> None:
     page = opened.go("learn", lesson=3)
     page.locator("a[data-view^='write?model=toy']").focus()
     page.keyboard.press("Enter")
-    page.wait_for_selector(".live .next li")
-    assert opened.script("document.activeElement.className") == "live"
-    assert page.locator(".live .next .figure").all_inner_texts() == ["50.0%", "50.0%"]
-    assert page.locator(".live select").input_value() == "toy"
+    page.wait_for_selector(".panel .next li")
+    assert opened.script("document.activeElement.className") == "panel"
+    assert page.locator(".panel .next .figure").all_inner_texts() == ["50.0%", "50.0%"]
+    assert page.locator(".panel select").input_value() == "toy"
     page.get_by_label("Top-k, exactly").fill("1")  # the sliders of the view work here as well
-    opened.until("document.querySelectorAll('.live .next .cut').length === 1")
+    opened.until("document.querySelectorAll('.panel .next .cut').length === 1")
     assert accessible(page) == []
-    page.click(".live button:has-text('Write')")  # a step, which draws the view anew inside the lesson
-    page.wait_for_selector(".live [data-stop]")
+    page.click(".panel button:has-text('Write')")  # a step, which draws the view anew inside the lesson
+    page.wait_for_selector(".panel [data-stop]")
     page.locator("a[data-view^='inside']").click()
-    page.wait_for_selector(".live .ladder")
-    assert page.locator(".live").count() == 1 and opened.params()["lesson"] == "3"
+    page.wait_for_selector(".panel .ladder")
+    assert page.locator(".panel").count() == 1 and opened.params()["lesson"] == "3"
     page.get_by_role("button", name="Close").click()
-    assert page.locator(".live").count() == 0
+    assert page.locator(".panel").count() == 0
     assert opened.script("document.activeElement.dataset.view").startswith("inside")
     page.locator("a[data-view^='read']").click()
     page.click("text=Open by itself")
@@ -236,6 +236,7 @@ def test_a_lesson_says_how_to_get_a_model_that_is_missing(opened: Opened) -> Non
     page.locator("a[data-view]").first.click()
     page.wait_for_selector(".panel .command")
     assert "chainrule train seq2seq" in opened.text(".panel")
+<<<<<<< HEAD
 
 
 def test_every_link_to_a_view_opens_it_with_its_model(opened: Opened) -> None:
@@ -253,3 +254,5 @@ def test_every_link_to_a_view_opens_it_with_its_model(opened: Opened) -> None:
                 assert [model.input_value()] == parse_qs(state)["model"]
             assert opened.script("document.documentElement.scrollWidth") <= 390
             assert page.locator("#status.wrong").count() == 0
+=======
+>>>>>>> ed800a9 (Give the view of a lesson a class of its own: live is a mark of trainings)

@@ -127,7 +127,7 @@ function liveIn(text) {
     close();
     const end = () => { close(); link.focus(); };
     const place = el("div", {});
-    const panel = el("section", { class: "live", tabindex: -1, "aria-label": `${view.title}, live` },
+    const panel = el("section", { class: "panel", tabindex: -1, "aria-label": `${view.title}, live` },
       el("div", { class: "controls" }, el("b", {}, view.title), el("a", { href: link.getAttribute("href") }, "Open by itself"), el("button", { type: "button", onclick: end }, "Close")),
       place);
     const mine = { panel, leave: null };
