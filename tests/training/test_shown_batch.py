@@ -16,7 +16,12 @@ TEXT = "".join(f"line {i} has {'some ' * (i % 5)}words\n" for i in range(60))
 
 @pytest.mark.parametrize("context", ["line", "stream"])
 @pytest.mark.parametrize(
-    ("kind", "settings"), [("elman", {"hidden": 4}), ("feedforward", {"order": 4, "hidden": 4})]
+    ("kind", "settings"),
+    [
+        ("elman", {"hidden": 4}),
+        ("elman", {"hidden": 4, "examples": 1}),
+        ("feedforward", {"order": 4, "hidden": 4}),
+    ],
 )
 def test_it_is_the_first_batch_of_the_training(
     monkeypatch: pytest.MonkeyPatch, kind: str, settings: dict[str, Any], context: Any

@@ -55,7 +55,8 @@ def shown_batch(lm: LanguageModel, text: Text, *, seed: int = 0) -> ShownBatch:
     tokenizer = lm.tokenizer
     ids = np.concatenate([encode_in_parallel(tokenizer, block) for block in as_corpus(text).blocks()])
     window = getattr(lm, "network").window  # noqa: B009 (a torch network or one of the tape)
-    size = Size(settings.row_length(window, lm.context), settings.batch, settings.device_batch or settings.batch)
+    length, at_once = settings.row_length(window, lm.context), settings.device_batch or settings.batch
+    size = Size(length, settings.batch, at_once, settings.examples)
     layout = choose_layout(ids, tokenizer.eos, lm.context, window, size, seed, vary=settings.vary_length)
     gatherer = Gatherer(ids, NextToken.of(tokenizer, lm.context))
     epoch = layout.epoch(0)
