@@ -236,7 +236,6 @@ def test_a_lesson_says_how_to_get_a_model_that_is_missing(opened: Opened) -> Non
     page.locator("a[data-view]").first.click()
     page.wait_for_selector(".panel .command")
     assert "chainrule train seq2seq" in opened.text(".panel")
-<<<<<<< HEAD
 
 
 def test_every_link_to_a_view_opens_it_with_its_model(opened: Opened) -> None:
@@ -254,5 +253,3 @@ def test_every_link_to_a_view_opens_it_with_its_model(opened: Opened) -> None:
                 assert [model.input_value()] == parse_qs(state)["model"]
             assert opened.script("document.documentElement.scrollWidth") <= 390
             assert page.locator("#status.wrong").count() == 0
-=======
->>>>>>> ed800a9 (Give the view of a lesson a class of its own: live is a mark of trainings)
