@@ -66,8 +66,8 @@ def test_a_folder_from_start_to_the_last_right_answer(run: Run, answers: Path) -
 def test_answers_of_another_student_are_wrong(run: Run, answers: Path) -> None:
     answers.write_text(RIGHT.format(student="bob"), encoding="utf-8")
     assert run(3, "--check", answers)[0] == 1
-    assert run(3, "--check", answers, "--student", "bob")[0] == 0
-    assert json.loads(Path("counting/lesson.json").read_text())["student"] == "ann"
+    Path("elsewhere.py").write_text(answers.read_text(), encoding="utf-8")
+    assert run(3, "--check", "elsewhere.py", "--student", "bob")[0] == 0
     code, _, err = run(4, "--check", answers)
     assert code == 2 and "has answers to lesson 3, not to lesson 4" in err
 
@@ -111,6 +111,23 @@ def test_answers_that_end_python_are_no_error_of_ours(tmp_path: Path) -> None:
 def test_answers_that_end_python_after_all_grades_count(tmp_path: Path) -> None:
     states, fault, _ = graded(tmp_path, "import atexit, os\natexit.register(os._exit, 3)\nanswer_1 = ...\n")
     assert (set(states.values()), fault) == ({"not yet"}, "")
+
+
+def test_progress_is_that_of_answers_py(run: Run, answers: Path) -> None:
+    answers.write_text(RIGHT.format(student="ann"), encoding="utf-8")
+    assert run(3, "--check", "counting")[0] == 0  # a folder is enough
+    Path("counting/other.py").write_text("answer_1 = 5\n", encoding="utf-8")
+    assert run(3, "--check", "counting/other.py")[0] == 1
+    assert "6 of 6" in run()[1]
+
+
+def test_a_folder_keeps_its_student(run: Run, answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sentence = cr.lesson(3, "ann").data["sentence"]
+    assert sentence != cr.lesson(3).data["sentence"]
+    code, _, err = run(3, "--check", answers, "--student", "bob")
+    assert code and "counting is the folder of the student ann" in err
+    monkeypatch.chdir("counting")
+    assert sentence in run(3)[1]
 
 
 def test_a_changed_file_is_graded_again(run: Run, answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:

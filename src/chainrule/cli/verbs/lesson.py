@@ -24,13 +24,13 @@ _STYLES = {"right": "green", "wrong": "red", "not yet": "dim"}
 @click.command(short_help="Read a lesson of the course, and have your answers graded.")
 @click.argument("number", type=int, required=False)
 @opt.option("--start DIR", "Make a folder with the texts of the lesson and answers.py, which has blanks.")
-@opt.option("--check FILE", "Grade a file of answers; the exit code is 0 if all are right, else 1.")
+@opt.option("--check FILE", "Grade a file of answers, or a folder; the exit code is 0 if all are right, else 1.")
 @opt.option("--watch", "Grade the file each time that it is saved, until all answers are right.")
 @opt.option("--notebook FILE", "Write the lesson as a notebook.")
 @opt.overwrite("a notebook")
 @opt.option(
     "--student ID",
-    "Take the data of this student: a name or a number. A folder of --start remembers it.",
+    "Take the data of this student: a name or a number. A folder of --start remembers it, for commands in it.",
     default="",
 )
 @opt.option(
@@ -69,13 +69,17 @@ def lesson(
             raise click.UsageError("which lesson? chainrule lesson 3 --check answers.py")
         _list(as_json)
         return
-    from chainrule.course.answers import record_of
+    from chainrule.course.answers import ANSWERS, record_of
     from chainrule.course.lesson import lesson as lesson_of
 
-    record = record_of(Path(check).parent) if check else None
-    if record is not None:
-        if record["lesson"] != number:
+    if check and Path(check).is_dir():
+        check = str(Path(check, ANSWERS))
+    record = record_of(Path(check).parent if check else Path())
+    if record is not None and not start:
+        if check and record["lesson"] != number:
             raise CourseError(f"{check} has answers to lesson {record['lesson']}, not to lesson {number}")
+        if student and check and student != record["student"]:
+            raise CourseError(f"{Path(check).parent} is the folder of the student {record['student'] or '(none)'}")
         student = student or str(record["student"])
     chosen = lesson_of(number, student)
     if start:
@@ -143,13 +147,13 @@ def _show(one: Lesson) -> None:
 
 def _check(one: Lesson, path: Path, watch: bool, seconds: float, as_json: bool) -> bool:
     """Print the grades of a file, once or at every save; return whether all are right."""
-    from chainrule.course.answers import note, record_of
+    from chainrule.course.answers import ANSWERS, note, record_of
     from chainrule.course.grading import changes, grade_file
 
     for _ in changes(path):
         graded = grade_file(one, path, seconds)
         record = record_of(path.parent)
-        if record is not None and record["student"] == one.student:
+        if record is not None and path.name == ANSWERS:
             note(path.parent, one, graded.grades)
         if graded.printed:
             echo(graded.printed, nl=False, err=True)

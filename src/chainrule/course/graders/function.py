@@ -32,7 +32,8 @@ class Function(CodeGrader):
         cases = [self.value(self.inputs, rng=np.random.default_rng(trial)) for trial in range(self.trials)]
         cases = [case if isinstance(case, tuple) else (case,) for case in cases]
         reference = self.value(self.reference)
-        found = [answer(*deepcopy(case)) for case in cases]
+        given = deepcopy(cases)
+        found = [answer(*case) for case in given]
         expected = [reference(*deepcopy(case)) for case in cases]
         for case, ours, theirs in zip(cases, expected, found, strict=True):
             if said := difference(theirs, ours, self.tolerance):
@@ -40,6 +41,8 @@ class Function(CodeGrader):
                     lambda known: close(found, (known(*deepcopy(case)) for case in cases), self.tolerance),
                     f"{_call(self.name, case)}{said}",
                 )
+        if any(_is_changed(*pair) for case in zip(given, cases, strict=True) for pair in zip(*case, strict=True)):
+            return Verdict("wrong", f"{self.name} changes an argument: leave it as it was")
         return Verdict("right", f"the same as the reference on {len(cases)} inputs")
 
 
@@ -47,3 +50,7 @@ def _call(name: str, case: tuple[Any, ...]) -> str:
     """Write the call that gave a wrong result, if it is short."""
     call = f"{name}({', '.join(map(show, case))})"
     return f"{call}: " if len(call) <= _LONGEST_INPUT and "\n" not in call else ""
+
+
+def _is_changed(after: Any, before: Any) -> bool:
+    return isinstance(before, np.ndarray) and not np.array_equal(after, before)

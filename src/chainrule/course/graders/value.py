@@ -64,6 +64,9 @@ def _without_answer(answer: Any, right: Any, said: str) -> str:
                 return slip
         if math.isnan(answer):
             return "nan is no number"
+        digits = len(repr(answer).partition(".")[2])
+        if isinstance(answer, float) and answer == round(float(right), digits):
+            return "this is rounded too much: give three digits"
         return f"{show(answer)} is too {'large' if answer > right else 'small'}"
     if is_number(right):
         return f"expected a number, found {type(answer).__name__}"
