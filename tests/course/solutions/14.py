@@ -43,7 +43,7 @@ def answers(student: str) -> dict[str, object]:
     return {
         "answer_1": weights[1],
         "answer_2": list(weights @ states),
-        "answer_3": list(range(1, len(data["letters"]) + 1))[::-1],
+        "answer_3": list(range(1, len(data["source"].split()) + 1))[::-1],
         "attention_scores": attention_scores,
         "attend": attend,
         "Look": Look,
