@@ -123,7 +123,8 @@ def main(number: str, student: str, path: str, out: str) -> None:
         try:
             exec(compile(file.read_bytes(), path, "exec"), names)
         except (Exception, SystemExit) as error:  # answers above the fault are still graded
-            said = fault(error)
+            is_read = not isinstance(error, SyntaxError)
+            said = f"{fault(error)}; {'what stands below it' if is_read else 'the file'} is not graded"
         write({"fault": said})
         for exercise in asked.exercises:
             write(asdict(asked.check_in(names, exercise.id)))
