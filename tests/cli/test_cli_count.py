@@ -70,3 +70,8 @@ def test_what_cannot_be_counted(fails: Fails) -> None:
     assert "--orders takes a range such as 2-6, not '6-2'" in fails("count", "ngram", "--orders", "6-2")
     assert "unknown setting 'widht'; did you mean 'width'?" in fails("count", "transformer", "--set", "widht=8")
     assert "order should be" in fails("count", "feedforward", "--orders", "1-2")
+
+
+def test_weights_that_blocks_have_alike_share_a_row(run: Run) -> None:
+    shown = run("count", "transformer", "--vocab-size", 100, "--set", "layers=3", "--set", "width=64").out
+    assert "blocks.0-2.feedforward.up.weight 256 x 64 49,152 3 · hidden · width" in " ".join(shown.split())

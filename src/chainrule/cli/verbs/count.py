@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -99,10 +100,18 @@ def _orders(text: str) -> list[int]:
 
 
 def _print_weights(screen: Console, one: ParameterCount) -> None:
-    rows = [
-        [weight.name, " x ".join(f"{n:,}" for n in weight.shape), f"{weight.number:,}", weight.formula]
-        for weight in one.weights
-    ]
+    """Print a row for each weight; those that every block has alike share one."""
+    alike: dict[tuple[Any, ...], list[Any]] = {}
+    for weight in one.weights:
+        alike.setdefault((re.sub(r"\.\d+\.", ".*.", weight.name), weight.shape, weight.formula), []).append(weight)
+    rows = []
+    for (name, shape, formula), weights in alike.items():
+        times = len(weights)
+        places = [number for weight in weights for number in re.findall(r"\.(\d+)\.", weight.name)]
+        shown = name.replace("*", f"{places[0]}-{places[-1]}") if times > 1 else weights[0].name
+        size = f"{' x '.join(f'{n:,}' for n in shape)}"
+        whole = f"({formula})" if times > 1 and " + " in re.sub(r"\(.*?\)", "", formula) else formula
+        rows.append([shown, size, f"{times * weights[0].number:,}", f"{times} · {whole}" if times > 1 else formula])
     total = ["all", "", f"{one.parameters:,}", ""]
     print_table(
         screen, ["weight", "shape", "parameters", "formula"], [*rows, total], left=[3], styles={len(rows): "bold"}
