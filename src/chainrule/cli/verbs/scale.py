@@ -124,6 +124,8 @@ def _large_models(svg: str | None, overwrite: bool, as_json: bool) -> None:
         f"Chinchilla's rule: {TOKENS_PER_PARAMETER:g} tokens for each parameter. 20 N: the tokens it asks for; "
         "the last column: the size that it gives for the same operations",
     )
+    if svg is not None:
+        say(console(), f"the picture is in {svg}")
 
 
 def _short(amount: float | None) -> str:
