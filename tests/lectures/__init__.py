@@ -117,7 +117,10 @@ class Bench:
         """Train the models that commands or code name, and those that these need."""
         for name, command in self.lecture.models.items():
             if re.search(rf"\b{re.escape(name)}\b", source) and not Path(name).exists():
-                self._make(command.replace(f"--out {name}", ""))
+                needed = command.replace(f"--out {name}", "")
+                if re.search(rf"\b{re.escape(name)}\b", needed):
+                    raise ValueError(f"the name of the model {name} is a word of its own command")
+                self._make(needed)
                 run(command)
 
 
