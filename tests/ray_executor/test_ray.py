@@ -228,7 +228,7 @@ def test_options_that_do_not_go_together(fails: Fails, files: Path, tmp_path: Pa
     assert "anygram is not trained by counting" in fails(
         "train", "anygram", "--tokenizer", "word", *train[2:], "--engine", "ray"
     )  # its earlier name
-    assert "need no executor" in fails("tokenize", files, "--show", "--executor", "ray")
+    assert "needs no executor" in fails("tokenize", files, "--show", "--executor", "ray")
     with pytest.raises(ClusterError, match="no such folder to work in"), ray_executor(work=tmp_path / "nowhere"):
         pass
 

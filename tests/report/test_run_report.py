@@ -67,7 +67,7 @@ def test_what_was_chosen_and_why(tmp_path: Path) -> None:
     del values["settings"]["note"]
     (run / "run.json").write_text(json.dumps(values))
     html = cr.report.make_report(run).html
-    assert "the largest network that reads 3 tokens for each parameter" in html
+    assert "the largest network that reads enough tokens for each parameter" in html
     assert "about the square root of the tokens" in html
     assert "&lt;i&gt; 20" in html
 

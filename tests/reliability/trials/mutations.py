@@ -39,6 +39,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "qrnn": _CELLS,
     "transformer": {"layers": 1, "width": 16, "heads": 2, "window": 16, "steps": 1},
     "mixture": {},
+    "table": {},
     "seq2seq": {"cell": "gru", "width": 8, "layers": 1, "steps": 1},
     "masked": {"width": 16, "layers": 1, "heads": 2, "window": 32, "steps": 1},
     "tagger": {"width": 8, "embedding": 8, "spelling": 8, "layers": 1, "steps": 1},
@@ -114,6 +115,8 @@ def _made(kind: str, place: Path) -> Any:
     if kind == "mixture":
         lm = _made("ngram", place)
         return cr.mix([lm, cr.train("ngram", TEXT, order=1, tokenizer=lm.tokenizer)], weights=[0.6, 0.4])
+    if kind == "table":
+        return cr.Table({"": {"i": 0.5, "we": 0.5}, "i": {"love": 1}, "love": {"cats": 0.75}}, unseen="uniform")
     text: Any = cr.Corpus.from_text(TEXT)
     settings = {"tokenizer": "char", **KINDS[kind]}
     if kind == "seq2seq":

@@ -41,12 +41,13 @@ def sweep(kind: str, corpus: tuple[str, ...], vary: tuple[str, ...], as_json: bo
     """
     from chainrule.comparison.sweep import sweep, sweep_parts
     from chainrule.contract.kinds import find_kind
+    from chainrule.contract.tasks import LANGUAGE
     from chainrule.settings import split_words
 
     the_kind = find_kind(kind)
     if wrong := [word for word in vary if "=" not in word]:
         raise click.UsageError(f"--vary takes KEY=VALUE,VALUE,..., not {wrong[0]!r}")
-    if the_kind.task != "language":
+    if the_kind.task != LANGUAGE.name:
         raise SettingsError(f"a sweep measures perplexity: take a kind that predicts text, not {kind}")
     text, held_out = texts.open_corpora(options, corpus, options["held_out"] or None)
     assert text is not None
