@@ -24,6 +24,7 @@ SLOW_FILES = [  # a browser, several processes, or a peer's library: their fixtu
     "tests/seq2seq/test_benchmark.py",
     "tests/serve/test_clients.py",
     "tests/serve/test_inside_page.py",
+    "tests/serve/test_learn.py",
     "tests/serve/test_page.py",
     "tests/serve/test_views.py",
     "tests/test_autodiff_benchmark.py",
