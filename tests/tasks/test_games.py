@@ -10,7 +10,7 @@ import pytest
 
 import chainrule as cr
 from chainrule.errors import CorpusError, ModelError
-from chainrule.evaluation.metrics import entropy
+from chainrule.evaluation.metrics import entropy, yes_no_questions
 from chainrule.tasks import games
 
 LINES = [f"the {animal} sat on the {thing} today" for animal in ("cat", "dog") for thing in ("mat", "log", "bed")]
@@ -94,8 +94,10 @@ def test_a_game_without_answers_or_symbols(words: cr.LanguageModel) -> None:
 
 
 @pytest.mark.parametrize("p", [[0.5, 0.3, 0.2], [0.25] * 4, [0.9, 0.05, 0.03, 0.02], [1 / 7] * 7])
-def test_questions_need_the_entropy_and_less_than_one_more(p: list[float]) -> None:
-    mean = games.mean_questions({f"word {i}": share for i, share in enumerate(p)})
+def test_the_tree_asks_as_few_questions_as_can_be(p: list[float]) -> None:
+    shares = {f"word {i}": share for i, share in enumerate(p)}
+    mean = sum(shares[word] * depth for word, depth in games.leaves(games.question_tree(shares)))
+    assert mean == pytest.approx(yes_no_questions(p))
     bits = float(entropy(np.array(p)))
     assert bits - 1e-9 <= mean < bits + 1
 

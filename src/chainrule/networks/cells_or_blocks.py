@@ -7,24 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from chainrule.errors import SettingsError
-from chainrule.networks.config import (
-    CellName,
-    leaves_open,
-    share,
-    size,
-)
-from chainrule.networks.defaults import (
-    RunEstimate,
-    Values,
-    batch_size,
-    dropout_share,
-    least_batch,
-)
+from chainrule.networks.config import CellName, leaves_open, share, size
+from chainrule.networks.defaults import RunEstimate, Values, batch_size, dropout_share, least_batch
 from chainrule.networks.recurrent.settings import CELL_RATES
-from chainrule.networks.settings import (
-    NeuralSettings,
-    scaled_rate,
-)
+from chainrule.networks.settings import NeuralSettings, scaled_rate
 from chainrule.networks.training_settings import Optimiser
 from chainrule.networks.transformer.config import Preset, TransformerConfig
 from chainrule.networks.transformer.settings import BLOCK_RATES, heads_for

@@ -19,14 +19,7 @@ from chainrule.networks.config import (
     leaves_open,
     regularisers,
 )
-from chainrule.networks.defaults import (
-    PARAMETERS_PER_TOKEN,
-    Cost,
-    RunEstimate,
-    Values,
-    batch_size,
-    dropout_share,
-)
+from chainrule.networks.defaults import PARAMETERS_PER_TOKEN, Cost, RunEstimate, Values, batch_size, dropout_share
 from chainrule.networks.training_settings import LEARNING_RATES, Optimiser, TrainingSettings
 from chainrule.settings import Groups, Presets, open_names, setting
 from chainrule.system.devices import has_torch

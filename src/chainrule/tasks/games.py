@@ -22,6 +22,7 @@ from chainrule.decode.generate import generate_many
 from chainrule.decode.strategies import Sample
 from chainrule.decode.suggest import suggest
 from chainrule.errors import CorpusError, ModelError
+from chainrule.evaluation.metrics import entropy, yes_no_questions
 from chainrule.tasks.pairs import wilson
 
 Ask: TypeAlias = Callable[[str], str | None]
@@ -230,21 +231,13 @@ def question_tree(probabilities: Mapping[str, float]) -> Tree:
     return heap[0][2]
 
 
-def _leaves(tree: Tree, depth: int = 0) -> Iterator[tuple[str, int]]:
+def leaves(tree: Tree, depth: int = 0) -> Iterator[tuple[str, int]]:
+    """Yield what can be thought of, each with the number of questions that find it."""
     if isinstance(tree, str):
         yield tree, depth
     else:
         for branch in tree:
-            yield from _leaves(branch, depth + 1)
-
-
-def mean_questions(probabilities: Mapping[str, float]) -> float:
-    """Return the mean number of questions of `question_tree`: at least the entropy in bits, and less than one more.
-
-    >>> mean_questions({"fish": 0.5, "pizza": 0.3, "soup": 0.2})  # the entropy is 1.485 bits
-    1.5
-    """
-    return sum(probabilities[name] * depth for name, depth in _leaves(question_tree(probabilities)))
+            yield from leaves(branch, depth + 1)
 
 
 @dataclass(frozen=True)
@@ -275,7 +268,7 @@ def twenty_questions(lm: LanguageModel, prompt: str, ask: Ask, tell: Tell, *, wo
         tell(f"  {word}  {share:.3f}")
     tree, asked = question_tree(p), 0
     while not isinstance(tree, str):
-        yes = [word for word, _ in _leaves(tree[0])]
+        yes = [word for word, _ in leaves(tree[0])]
         answer = ask(f"is it {' or '.join(map(repr, yes))}? (y/n) ")
         if answer is None:
             return None
@@ -283,9 +276,9 @@ def twenty_questions(lm: LanguageModel, prompt: str, ask: Ask, tell: Tell, *, wo
             tell("answer y or n")
             continue
         asked, tree = asked + 1, tree[0] if answer.strip().lower().startswith("y") else tree[1]
-    entropy = -sum(share * math.log2(share) for share in p.values() if share > 0)
     tell(f"it is {tree}")
-    return Questions(tree, asked, mean_questions(p), entropy)
+    shares = [*p.values()]
+    return Questions(tree, asked, yes_no_questions(shares), float(entropy(shares)))
 
 
 # -- the quiz ---------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import numpy as np
 
 import chainrule as cr
 from chainrule.autodiff import Module
-from chainrule.tasks.games import mean_questions
+from chainrule.evaluation.metrics import yes_no_questions
 
 
 class Bias(Module):
@@ -37,7 +37,7 @@ def answers(student: str) -> dict[str, object]:
     data = cr.lesson(21, student).data
     return {
         "answer_1": data["probability"] ** (-1 / data["tokens"]),
-        "answer_2": mean_questions(data["words"]),
+        "answer_2": yes_no_questions([*data["words"].values()]),
         "answer_3": data["length"] + 1,
         "hidden_gradient": hidden_gradient,
         "Bias": Bias,

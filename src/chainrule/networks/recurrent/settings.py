@@ -5,26 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from chainrule.networks.config import (
-    GATES,
-    QrnnConfig,
-    RecurrentConfig,
-    leaves_open,
-    share,
-)
-from chainrule.networks.defaults import (
-    TOKENS_PER_PARAMETER,
-    Cost,
-    RunEstimate,
-    Values,
-    dropout_share,
-)
-from chainrule.networks.settings import (
-    LITTLE_REGULARISED,
-    TunedSettings,
-    named,
-    scaled_rate,
-)
+from chainrule.networks.config import GATES, QrnnConfig, RecurrentConfig, leaves_open, share
+from chainrule.networks.defaults import TOKENS_PER_PARAMETER, Cost, RunEstimate, Values, dropout_share
+from chainrule.networks.settings import LITTLE_REGULARISED, TunedSettings, named, scaled_rate
 from chainrule.settings import Presets, setting
 
 CELL_RATES = {

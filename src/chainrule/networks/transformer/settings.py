@@ -5,25 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from chainrule.errors import SettingsError
-from chainrule.networks.config import (
-    Bounds,
-    leaves_open,
-)
-from chainrule.networks.defaults import (
-    Cost,
-    RunEstimate,
-    Values,
-    batch_size,
-    dropout_share,
-    least_batch,
-)
-from chainrule.networks.settings import (
-    NeuralSettings,
-    TunedSettings,
-    WindowSettings,
-    named,
-    scaled_rate,
-)
+from chainrule.networks.config import Bounds, leaves_open
+from chainrule.networks.defaults import Cost, RunEstimate, Values, batch_size, dropout_share, least_batch
+from chainrule.networks.settings import NeuralSettings, TunedSettings, WindowSettings, named, scaled_rate
 from chainrule.networks.training_settings import DECAYING, Optimiser
 from chainrule.networks.transformer.config import AS_PRESET, TransformerConfig
 from chainrule.settings import setting
