@@ -97,13 +97,13 @@ def test_a_qrnn_has_the_regularisation_of_an_lstm_but_keeps_its_weights() -> Non
 
 
 @pytest.mark.parametrize(
-    ("kind", "most"), [("feedforward", 1.25), ("bagofwords", 1.25), ("elman", 1.25), ("lstm", 10)]
+    ("kind", "most"), [("feedforward", 1.5), ("bagofwords", 1.5), ("elman", 1.5), ("lstm", 10)]
 )
 def test_a_network_that_has_dropout_only_is_small_for_a_small_text(kind: str, most: float) -> None:
     """However much time there is; LSTMs, whose weights are regularised too, are larger."""
     hidden = chosen(kind, 1e14, tokens=4 * 10**5, minutes=5).cost(67).hidden
     assert hidden <= most * 4 * 10**5
-    assert (hidden > 1.25 * 4 * 10**5) == (kind == "lstm")
+    assert (hidden > 1.5 * 4 * 10**5) == (kind == "lstm")
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])

@@ -27,7 +27,7 @@ from chainrule.text.templates import TEMPLATE, check_template
 
 EngineName: TypeAlias = Literal["torch", "tape"]
 
-LITTLE_REGULARISED = 1.25
+LITTLE_REGULARISED = 1.5
 """The most hidden parameters for each token of the text, for networks that have dropout only (docs/defaults.md)."""
 
 _slide = Bounds("above 0 and at most 1", lambda value: 0 < value <= 1)

@@ -23,10 +23,10 @@ _RECURRENT_SIZES = (
 """Numbers of an embedding, units of a layer, and layers of recurrent networks."""
 
 _DEEP = 10.0
-"""The tokens for each parameter from which on several recurrent layers are better than one (docs/defaults.md)."""
+"""The tokens that several recurrent layers read for each parameter: with 5, one layer was better (docs/defaults.md)."""
 
 _GRU_RATE = 1.8
-"""The learning rate of a GRU times its units, where that is the lower rate (docs/defaults.md)."""
+"""The learning rate of a wide GRU times its units, at most (docs/defaults.md)."""
 
 _QRNN_SIZES = (
     *((32, 64, 2), (48, 96, 2), (64, 128, 2), (96, 192, 2), (128, 256, 2)),
