@@ -23,7 +23,7 @@ _RECURRENT_SIZES = (
 """Numbers of an embedding, units of a layer, and layers of recurrent networks."""
 
 _DEEP = 10.0
-"""The tokens that several recurrent layers read for each parameter: with 5, one layer was better (docs/defaults.md)."""
+"""Tokens read for each parameter before several recurrent layers pay: with 5, one was better (docs/defaults.md)."""
 
 _GRU_RATE = 1.8
 """The learning rate of a wide GRU times its units, at most (docs/defaults.md)."""
