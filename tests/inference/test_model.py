@@ -274,6 +274,44 @@ def test_few_captured_steps_are_kept() -> None:
     assert sampler._captured(Choice(cr.TopK(11), None)) is kept[-1]
 
 
+def _fail(*arguments: Any, **options: Any) -> Any:
+    raise TypeError("list indices must be integers or slices, not NoneType")
+
+
+def test_a_captured_step_that_fails_ends_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm, plain = small(), small()
+    monkeypatch.setattr(NeuralModel, "_has_graphs", property(lambda model: model is lm))
+    monkeypatch.setattr(GraphSampler, "_step", _fail)
+    with pytest.warns(RuntimeWarning, match="a fast path failed.*TypeError: list indices") as warned:
+        texts = [cr.generate(lm, "cats", strategy=cr.TopP(0.9), max_tokens=12, seed=seed) for seed in (0, 1)]
+    assert len(warned) == 1 and lm.captured.has_failed
+    assert texts == [cr.generate(plain, "cats", strategy=cr.TopP(0.9), max_tokens=12, seed=seed) for seed in (0, 1)]
+
+
+def test_a_reader_that_fails_ends_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm, plain, ids_1T = small(), small(), np.asarray([[3, 4, 5]])
+    monkeypatch.setattr(NeuralModel, "_has_graphs", property(lambda model: model is lm))
+    monkeypatch.setattr("chainrule.inference.gpu.captured.GraphReader", _fail)
+    with pytest.warns(RuntimeWarning, match="a fast path failed"):
+        found = lm.read_ahead(lm.start(1), ids_1T)
+    expected = plain.read_ahead(plain.start(1), ids_1T)
+    assert found is not None and expected is not None
+    torch.testing.assert_close(found[0], expected[0])
+
+
+def test_a_choice_that_does_not_compile_is_captured_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = small()
+    assert isinstance(lm.network, Transformer)
+    sampler = GraphSampler(lm.network, lm._log_probs, 1, lm.tokenizer.bos)
+    sampler.compiles, sampler.steps = True, 10_000
+    monkeypatch.setattr(torch, "compile", lambda function, **options: _fail)
+    monkeypatch.setattr(sampler, "on_gpu", True)
+    monkeypatch.setattr(sampler, "capture", lambda step: (step(), step)[1])
+    choose = Choice(cr.TopP(0.9), None)
+    replay = sampler._captured(choose)
+    assert not sampler.compiles and sampler._captured(choose) is replay and len(sampler.captured) == 1
+
+
 @pytest.mark.parametrize("slide", [0.0, 1.5, -1.0])
 def test_a_window_slides_by_some_of_it(slide: float) -> None:
     with pytest.raises(SettingsError, match="slide should be above 0 and at most 1"):

@@ -173,8 +173,9 @@ class NeuralModel(TorchModel, LanguageModel):
         assert window is not None and isinstance(state.memory, Cache)
         if is_token_BT is not None or window.longest + ids_BT.shape[1] > window.size:
             return None
-        if self._has_graphs and len(state) == 1:
-            after, features_BTD, log_probs_BTV = self.captured.read_ahead(state.memory, ids_BT)
+        by_graph = self.captured.read_ahead(state.memory, ids_BT) if self._has_graphs and len(state) == 1 else None
+        if by_graph is not None:
+            after, features_BTD, log_probs_BTV = by_graph
         else:
             with torch.inference_mode():
                 features_BTD, after, _ = self.network(ids_BT, state.memory)

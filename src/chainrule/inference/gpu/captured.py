@@ -1,10 +1,16 @@
-"""The captured steps of one Transformer, each captured when it is first used: CUDA graphs that sample and read."""
+"""The captured steps of one Transformer, each captured when it is first used: CUDA graphs that sample and read.
+
+A step that does not compile or run on this machine ends no work: each method returns None, and its caller takes the
+plain way.
+"""
 
 from __future__ import annotations
 
 import threading
+import warnings
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +25,8 @@ from chainrule.inference.gpu.step import power_of_two
 from chainrule.inference.state import NeuralState
 from chainrule.networks.transformer.cache import Cache
 from chainrule.networks.transformer.decoder import Transformer
+
+T = TypeVar("T")
 
 _MOST_DRAFTERS = 4
 TOKENS_THAT_REPAY = 16
@@ -37,7 +45,22 @@ class CapturedSteps:
         """The number of times that one token of one row was to be read."""
         self.lock = threading.RLock()
         """Held while a step is captured or replayed: all of them use the same arrays."""
+        self.has_failed = False
+        """True once a step failed: none is captured or replayed after it."""
         self._tables: weakref.WeakKeyDictionary[Any, GuessTable | None] = weakref.WeakKeyDictionary()
+
+    def _attempt(self, step: Callable[[], T]) -> T | None:
+        """Return what the step gives; None, with one warning, if it fails, and None from then on."""
+        if self.has_failed:
+            return None
+        try:
+            with self.lock:
+                return step()
+        except Exception as error:  # what compilers, drivers and libraries raise has no common class
+            self.has_failed = True
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+            warnings.warn(f"a fast path failed; the plain way is used ({reason})", RuntimeWarning, stacklevel=2)
+            return None
 
     # -- from state to state ------------------------------------------------------------------------------
 
@@ -46,34 +69,41 @@ class CapturedSteps:
     ) -> tuple[NeuralState, Tensor, Tensor] | None:
         """Sample a token a row for each column; return the state after them, the tokens, and ln p of each.
 
-        None if the choice looks back, the window would slide, or there are more than `MOST_STEPS` columns.
+        None if the choice looks back, the window would slide, there are more than `MOST_STEPS` columns, or the
+        step failed.
         """
         rows, steps = uniforms_BT.shape
         window, cache = state.window, state.memory
         assert isinstance(cache, Cache) and window is not None
         if read_BT is not None or window.longest + steps > window.size or steps > MOST_STEPS:
             return None
-        with self.lock:
-            return self.sampler(rows).write(cache, window, state.features_BD, choose, uniforms_BT)
+        return self._attempt(
+            lambda: self.sampler(rows).write(cache, window, state.features_BD, choose, uniforms_BT)
+        )
 
     def write_drafted(
         self, state: NeuralState, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
     ) -> Drafted | None:
         """Draft, read, choose and keep tokens, as `capabilities.FastPaths.write_drafted` says.
 
-        None if the window would slide, or a model that drafts has no table of contexts.
+        None if the window would slide, a model that drafts has no table of contexts, or the step failed.
         """
-        assert state.window is not None and isinstance(state.memory, Cache)
+        cache = state.memory
+        assert state.window is not None and isinstance(cache, Cache)
         window = state.window.counted()
         limit = min(most, GraphDrafter.room(window, rules.tokens))
-        with self.lock:
+
+        def write() -> Drafted | None:
             drafter = self.drafter(rules) if limit > 0 and len(state) == 1 else None
-            return None if drafter is None else drafter.write(state.memory, window, last, uniforms, limit)
+            return None if drafter is None else drafter.write(cache, window, last, uniforms, limit)
+
+        return self._attempt(write)
 
     def read_token(self, state: NeuralState, ids_11: Tensor) -> NeuralState | None:
         """Return the state after one more token of one row.
 
-        None if the window would slide, or few single tokens were read so far: to capture a step takes some time.
+        None if the window would slide, few single tokens were read so far (to capture a step takes some time), or
+        the step failed.
         """
         self.tokens_read += 1
         window = state.window
@@ -81,14 +111,18 @@ class CapturedSteps:
         if self.tokens_read < TOKENS_THAT_REPAY or window.longest >= window.size:
             return None
         with self.lock, torch.inference_mode(False):  # the step's arrays are written to outside of this mode, too
-            after, features_11D, _ = self.read_ahead(state.memory, ids_11)
+            if (found := self.read_ahead(state.memory, ids_11)) is None:
+                return None
+            after, features_11D, _ = found
             # a copy, so that threads that only read never share arrays
             return NeuralState(after, features_11D[:, 0], window.append(ids_11, None)).select(np.zeros(1, np.int64))
 
-    def read_ahead(self, cache: Any, ids_1T: Tensor) -> tuple[Cache, Tensor, Tensor]:
-        """Return the cache after the ids of one row, their features [1, T, D], and ln p of the token after each."""
-        with self.lock:
-            return self.reader(ids_1T.shape[1]).read(cache, ids_1T)
+    def read_ahead(self, cache: Any, ids_1T: Tensor) -> tuple[Cache, Tensor, Tensor] | None:
+        """Return the cache after the ids of one row, their features [1, T, D], and ln p of the token after each.
+
+        None if the step failed.
+        """
+        return self._attempt(lambda: self.reader(ids_1T.shape[1]).read(cache, ids_1T))
 
     # -- captured steps -----------------------------------------------------------------------------------
 

@@ -46,11 +46,14 @@ class GraphSampler:
         self.keys_LBGSK, self.values_LBGSK = empty.buffer.keys_LBGSK, empty.buffer.values_LBGSK
         self.owner: weakref.ref[Buffer] = weakref.ref(empty.buffer)
         self.buffers = StepBuffers.of_size(batch_size, MOST_STEPS, network.config.window, weight.detach())
+        self.on_gpu = weight.device.type == "cuda"
         is_fused = is_available(network, batch_size)
         self.network_step = FusedStep(network, batch_size) if is_fused else network.step
         self.captured: dict[Any, tuple[Callable[[], None], Callable[[], None]]] = {}
         """The replay of each captured step, and the step, which owns arrays that the CUDA graph uses."""
         self.steps = 0
+        self.compiles = has_triton()
+        """True if choices of tokens can be compiled; False once one could not."""
 
     @torch.no_grad()
     def write(
@@ -104,14 +107,19 @@ class GraphSampler:
     def _captured(self, choose: Choose) -> Callable[[], None]:
         """Return the replay of the step that chooses tokens by `choose`, which is captured at its first use."""
         plan = plan_of(choose) if isinstance(self.network_step, FusedStep) else None
-        on_gpu = self.buffers.active_B.device.type == "cuda"
-        is_worth_compiling = plan is None and on_gpu and self.steps >= _STEPS_THAT_REPAY and has_triton()
+        is_worth_compiling = plan is None and self.on_gpu and self.steps >= _STEPS_THAT_REPAY and self.compiles
         key = choose, is_worth_compiling
         if key not in self.captured:
             if len(self.captured) >= _MOST_CAPTURED:
                 del self.captured[next(iter(self.captured))]
             step = self._by_kernels(plan) if plan else self._by_torch(*key)
-            self.captured[key] = self.capture(step), step
+            try:
+                self.captured[key] = self.capture(step), step
+            except Exception:  # what compilers raise has no common class
+                if not is_worth_compiling:
+                    raise
+                self.compiles = False
+                return self._captured(choose)
         return self.captured[key][0]
 
     def capture(self, step: Callable[[], None], positions: int = 1) -> Callable[[], None]:
@@ -119,7 +127,7 @@ class GraphSampler:
 
         The step writes to this many positions of the cache.
         """
-        if self.buffers.lengths_B.device.type != "cuda":
+        if not self.on_gpu:
             return step
         side_stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side_stream.wait_stream(torch.cuda.current_stream())
