@@ -56,7 +56,9 @@ class EntryPoint:
 
 def plug_in(monkeypatch: pytest.MonkeyPatch, *points: EntryPoint) -> None:
     installed = {"chainrule.kinds": points}
-    monkeypatch.setattr("chainrule.system.plugins.entry_points", lambda *, group: installed.get(group, ()))
+    monkeypatch.setattr(
+        "chainrule.system.plugins._plugins", lambda group, path: {one.name: one for one in installed.get(group, ())}
+    )
 
 
 NET = replace(PLUGIN, name="net", requires_torch=True)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from array_api_compat import array_namespace
 
-from chainrule.arrays import Array, pad, to_numpy, without
+from chainrule.arrays import Array, array_namespace, pad, to_numpy, without
 from chainrule.contract.lm import LanguageModel, State
 from chainrule.decode.healing import Respelling
 from chainrule.decode.sample import Continuation

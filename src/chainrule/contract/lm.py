@@ -24,9 +24,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import numpy as np
-from array_api_compat import array_namespace
 
-from chainrule.arrays import PAD, Array, batches, checked, to_numpy
+from chainrule.arrays import PAD, Array, array_namespace, batches, checked, to_numpy
 from chainrule.contract.capabilities import Capabilities
 from chainrule.contract.model import Model
 from chainrule.errors import CorpusError

@@ -31,9 +31,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from array_api_compat import array_namespace
 
-from chainrule.arrays import pad, refuse_nan, to_numpy, without
+from chainrule.arrays import array_namespace, pad, refuse_nan, to_numpy, without
 from chainrule.contract.capabilities import Found, SearchRules
 from chainrule.contract.lm import LanguageModel, State, ask
 from chainrule.decode.healing import Respelling

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from array_api_compat import array_namespace
 
-from chainrule.arrays import PAD, Array, inverse_transform, pad, placed_like, refuse_nan, to_numpy
+from chainrule.arrays import PAD, Array, array_namespace, inverse_transform, pad, placed_like, refuse_nan, to_numpy
 from chainrule.contract.lm import LanguageModel, State, ask, offered
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.strategies import Operations, Read, Strategy, normalised

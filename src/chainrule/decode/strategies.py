@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
-from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from chainrule.arrays import PAD, Array, impossible, without
+from chainrule.arrays import PAD, Array, array_namespace, impossible, without
 from chainrule.decode.top import reaching_share, reaching_top
 from chainrule.errors import DecodingError
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from array_api_compat import array_namespace
 
-from chainrule.arrays import Array, cumulative_sum
+from chainrule.arrays import Array, array_namespace, cumulative_sum
 
 _FIRST = 512  # values that are sorted at first; eight times as many if their probabilities do not suffice
 
@@ -70,7 +69,7 @@ def reaching_share(values_BN: Array, prob_BN: Array, share: float) -> Array:
 def reaching_share_by_sorting(values_BN: Array, prob_BN: Array, share: float) -> Array:
     """The same as `reaching_share`, for any library of arrays; all values are sorted."""
     xp = array_namespace(values_BN)
-    order_BN = xp.argsort(values_BN, axis=-1, descending=True, stable=True)
+    order_BN = xp.argsort(-values_BN, axis=-1, stable=True)
     inside_BN = _inside(xp.take_along_axis(prob_BN, order_BN, axis=-1), share)
     return xp.take_along_axis(inside_BN, xp.argsort(order_BN, axis=-1), axis=-1)
 

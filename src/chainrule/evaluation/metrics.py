@@ -11,9 +11,8 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
-from array_api_compat import array_namespace
 
-from chainrule.arrays import Array
+from chainrule.arrays import Array, array_namespace
 from chainrule.errors import SettingsError
 
 NATS = math.e

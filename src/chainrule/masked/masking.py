@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
-from chainrule.arrays import PAD, Array
+from chainrule.arrays import PAD, Array, array_namespace
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.networks.transformer.settings import MASKED_SHARE as SHARE
 from chainrule.tokens.base import line_bounds

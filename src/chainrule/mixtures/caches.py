@@ -19,10 +19,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from chainrule.arrays import PAD, Array, impossible, placed_like, to_numpy
+from chainrule.arrays import PAD, Array, array_namespace, impossible, placed_like, to_numpy
 from chainrule.contract.lm import State
 
 Ints = NDArray[np.int64]

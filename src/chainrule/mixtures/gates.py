@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import numpy as np
-from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from chainrule.arrays import Array, to_numpy
+from chainrule.arrays import Array, array_namespace, to_numpy
 
 Floats = NDArray[np.float64]
 By: TypeAlias = Literal["none", "length", "match", "entropy"]

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from array_api_compat import array_namespace
 
-from chainrule.arrays import PAD, Array, check_ids, impossible, placed_like, to_numpy
+from chainrule.arrays import PAD, Array, array_namespace, check_ids, impossible, placed_like, to_numpy
 from chainrule.contract.capabilities import Capabilities, Costs
 from chainrule.contract.lm import (
     LanguageModel,

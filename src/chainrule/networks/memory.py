@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
-from array_api_compat import array_namespace, is_numpy_array
+from array_api_compat import is_numpy_array
 
-from chainrule.arrays import Array
+from chainrule.arrays import Array, array_namespace
 
 
 class Memory(ABC):

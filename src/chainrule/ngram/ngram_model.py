@@ -8,9 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from array_api_compat import array_namespace
 
-from chainrule.arrays import PAD, Array, check_ids, to_numpy
+from chainrule.arrays import PAD, Array, array_namespace, check_ids, to_numpy
 from chainrule.contract.capabilities import BestTokens, Capabilities, Choose, ContextRow, Costs, Found, SearchRules
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state
 from chainrule.ngram.settings import NgramSettings

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from array_api_compat import array_namespace, device, is_numpy_array
+from array_api_compat import device, is_numpy_array
 
-from chainrule.arrays import Array
+from chainrule.arrays import Array, array_namespace
 from chainrule.folder import Context
 
 

@@ -7,6 +7,8 @@ comparing go on without it.
 from __future__ import annotations
 
 import pkgutil
+import sys
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
 
@@ -22,6 +24,12 @@ def import_object(path: str) -> Any:
 
 def find_plugins(group: str) -> dict[str, EntryPoint]:
     """Return the plug-ins of a group by name; none is imported."""
+    return _plugins(group, tuple(sys.path))
+
+
+@cache
+def _plugins(group: str, path: tuple[str, ...]) -> dict[str, EntryPoint]:
+    """Find the plug-ins once for each search path: that reads a file of every package that is installed."""
     return {point.name: point for point in entry_points(group=group)}
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
-from chainrule.arrays import PAD, Array
+from chainrule.arrays import PAD, Array, array_namespace
 from chainrule.contract.lm import Context, start_token
 from chainrule.tokens.base import Tokenizer
 from chainrule.training.layouts import Layout, Rows

@@ -16,9 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from array_api_compat import array_namespace, device, is_numpy_array
+from array_api_compat import device, is_numpy_array
 
-from chainrule.arrays import Array
+from chainrule.arrays import Array, array_namespace
 from chainrule.folder import Context
 from chainrule.ngram.segments import insert_starts, sequence_starts
 from chainrule.ngram.store.codes import codes_of_words, find

@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
+from chainrule.arrays import array_namespace
 from chainrule.errors import SettingsError
 from chainrule.ngram.estimate import smooth
 from chainrule.ngram.estimate.levels import Counts

@@ -8,9 +8,9 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device, is_numpy_array
+from array_api_compat import device, is_numpy_array
 
-from chainrule.arrays import Array
+from chainrule.arrays import Array, array_namespace
 from chainrule.ngram.estimate.levels import Counts, Level
 from chainrule.ngram.estimate.smooth import Seen, Smoothed
 from chainrule.ngram.store.codes import codes_of_words

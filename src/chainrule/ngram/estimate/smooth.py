@@ -29,9 +29,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from array_api_compat import array_namespace, device, is_numpy_array
+from array_api_compat import device, is_numpy_array
 
-from chainrule.arrays import Array
+from chainrule.arrays import Array, array_namespace
 from chainrule.ngram.segments import segment_sums
 
 _ROUNDING = 1e-9

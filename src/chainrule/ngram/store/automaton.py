@@ -24,10 +24,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 from numpy.typing import NDArray
 
-from chainrule.arrays import Array
+from chainrule.arrays import Array, array_namespace
 from chainrule.errors import SettingsError
 from chainrule.ngram.store.codes import codes_of_words, words_of_codes
 from chainrule.ngram.store.trie import Trie, TrieArrays, move, read_only

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
-from chainrule.arrays import Array
+from chainrule.arrays import Array, array_namespace
 from chainrule.system.parallel import EMBEDDED, Executor, worth_a_kernel
 
 MOST_BITS = 32

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from chainrule.arrays import Array
+from chainrule.arrays import Array, array_namespace
 
 _GOLDEN_SECTION = (math.sqrt(5) - 1) / 2
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 from numpy.typing import NDArray
 
-from chainrule.arrays import Array
+from chainrule.arrays import Array, array_namespace
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.bitstream import bits_for, pack
 from chainrule.ngram.store.normalise import normalise_backoffs

@@ -19,10 +19,10 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 from numpy.typing import NDArray
 
-from chainrule.arrays import Array, to_numpy
+from chainrule.arrays import Array, array_namespace, to_numpy
 from chainrule.ngram.store.bitstream import bits_for, pack, read_bits
 from chainrule.ngram.store.codes import find
 from chainrule.ngram.workspace import IN_MEMORY, Workspace

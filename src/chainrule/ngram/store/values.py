@@ -11,10 +11,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from chainrule.arrays import Array
+from chainrule.arrays import Array, array_namespace
 from chainrule.ngram.store.bitstream import pack, read_bits
 from chainrule.ngram.store.trie import move
 from chainrule.system.parallel import in_order

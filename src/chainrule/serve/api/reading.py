@@ -7,11 +7,10 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from chainrule.arrays import PAD, to_numpy
+from chainrule.arrays import PAD, array_namespace, to_numpy
 from chainrule.contract.lm import LanguageModel, State
 from chainrule.decode.generate import context_of, end_of, prompt_ids, text_only
 from chainrule.decode.sample import scores_for
