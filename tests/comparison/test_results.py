@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import chainrule as cr
 from chainrule.comparison.advice import advise, second_half, times_to_gain
 from chainrule.comparison.measured_training import LEAST_STEPS, check_steps
 from chainrule.comparison.results import COSTS, FORMAT, RESULTS, Comparison, Result, read_comparison
 from chainrule.contract.kinds import Figures, LadderEntry
-from chainrule.errors import ModelError
+from chainrule.errors import ChainruleError, ModelError
 from chainrule.evaluation.intervals import among
 
 
@@ -144,3 +145,23 @@ def test_intervals_are_wider_for_more_models() -> None:
     draws = np.random.default_rng(1).normal(0.02, 0.01, 1000)
     alone, of_many = among(draws, 1), among(draws, 20)
     assert of_many[0] < 0 < alone[0]
+
+
+def test_any_two_models_have_an_interval_of_their_own(tmp_path: Path) -> None:
+    """It is narrower than that of a model among all of them; the stored record has no draws."""
+    texts = [f"{who} {what} {how}" for who in "abcde" for what in "fghij" for how in "klmno"]
+    found = cr.compare(texts, tmp_path / "out", ladder="lecture-ngrams", tokenizer=cr.TokenizerChoice("word"))
+    rows = {one.name: one for one in found.results}
+    best = found.best
+    assert best is not None and len(rows) == 3
+    for name in rows.keys() - {best.name}:
+        difference, behind = found.difference(name, best.name), rows[name].behind
+        assert difference is not None and behind is not None
+        assert difference[0] == behind[0] and behind[1] < difference[1] < difference[2] < behind[2]
+    there, back = found.difference("unigram", "bigram"), found.difference("bigram", "unigram")
+    assert there is not None and back is not None
+    assert there == pytest.approx((-back[0], -back[2], -back[1]))
+    read = read_comparison(tmp_path / "out")
+    assert read == found and read.difference("unigram", "bigram") is None
+    with pytest.raises(ChainruleError, match="no model tetragram in the comparison: it has unigram, bigram"):
+        found.difference("tetragram", "bigram")

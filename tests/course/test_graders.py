@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -139,28 +140,54 @@ def test_a_model_keeps_the_laws_and_has_a_place_among_others() -> None:
     assert grade(len, **spec) == ("wrong", "expected a LanguageModel, found int")
 
 
-def comparison(**losses: float) -> Comparison:
-    """A comparison of models with these losses; the second is behind by 0.3, and the interval is 0.2 wide."""
-    best = min(losses.values())
-    behind = {name: None if loss == best else (0.3, loss - 0.1, loss + 0.1) for name, loss in losses.items()}
+def comparison(spread: float = 0.1, **losses: float) -> Comparison:
+    """A comparison of models with these losses, whose differences have an interval four times `spread` wide."""
     results = [
-        Result(name, "ngram", {}, name, Figures({}, loss, 1.0), 1.0, 1.0, "", behind=behind[name])
-        for name, loss in losses.items()
+        Result(name, "ngram", {}, name, Figures({}, loss, 1.0), 1.0, 1.0, "") for name, loss in losses.items()
     ]
-    return Comparison("", "word", 9, "line", {}, results, {})
+    random = np.random.default_rng(0)
+    draws = {name: loss + spread / math.sqrt(2) * random.normal(size=10_000) for name, loss in losses.items()}
+    return Comparison("", "word", 9, "line", {}, results, {}, draws=draws)
+
+
+CLAIM = {"kind": "claim", "code": "def compare(folder): ...", "models": ["bigram", "trigram"]}
 
 
 def test_a_claim_is_read_from_the_interval() -> None:
-    spec = {"kind": "claim", "code": "def compare(folder): ...", "models": ["bigram", "trigram"]}
-    both = comparison(bigram=0.0, trigram=0.3)
-    measured = "bigram is better by 0.300 bits per byte (0.200 to 0.400)"
-    assert grade(lambda folder: (both, "bigram"), **spec) == ("right", measured)
-    assert grade(lambda folder: (both, "trigram"), **spec) == ("wrong", f"{measured}, not trigram")
-    state, said = grade(lambda folder: (comparison(bigram=0.0, trigram=0.05), "bigram"), **spec)
+    both = comparison(bigram=0.0, trigram=0.4)
+    measured = "bigram is better by 0.400 bits per byte (0.203 to 0.596)"
+    assert grade(lambda folder: (both, "bigram"), **CLAIM) == ("right", measured)
+    assert grade(lambda folder: (both, "trigram"), **CLAIM) == ("wrong", f"{measured}, not trigram")
+    state, said = grade(lambda folder: (comparison(bigram=0.0, trigram=0.1), "bigram"), **CLAIM)
     assert state == "wrong" and "the interval covers 0" in said
-    more = comparison(unigram=0.0, bigram=0.5, trigram=0.6)
-    assert grade(lambda folder: (more, "bigram"), **spec)[1].startswith("compare bigram and trigram; yours has uni")
-    assert grade(lambda folder: "bigram", **spec)[1].startswith("return two things")
+
+
+def test_a_claim_is_of_two_models_whatever_others_are_compared() -> None:
+    """The best of all is neither of the two; and one that is no model of the claim cannot be claimed."""
+    more = comparison(mixture=0.0, bigram=0.5, trigram=0.9)
+    assert grade(lambda folder: (more, "bigram"), **CLAIM)[0] == "right"
+    assert grade(lambda folder: (more, "mixture"), **CLAIM) == (
+        "wrong",
+        "the second thing is the name of the better one of bigram and trigram, not 'mixture'",
+    )
+
+
+def test_a_claim_that_was_foreseen_gets_its_hint() -> None:
+    spec = {**CLAIM, "wrong": [{"value": "'trigram'", "hint": "its contexts are rarely seen"}]}
+    both = comparison(bigram=0.0, trigram=0.4)
+    assert grade(lambda folder: (both, "trigram"), **spec) == ("wrong", "its contexts are rarely seen")
+    assert grade(lambda folder: (both, "bigram"), **spec)[0] == "right"
+
+
+def test_a_comparison_that_decides_nothing_is_told_why() -> None:
+    assert grade(lambda folder: (comparison(bigram=0.0), "bigram"), **CLAIM)[1].startswith(
+        "compare bigram and trigram; yours has bigram"
+    )
+    without = replace(comparison(bigram=0.0, trigram=0.4), draws={})
+    assert "too few documents" in grade(lambda folder: (without, "bigram"), **CLAIM)[1]
+    endless = replace(comparison(bigram=0.0, trigram=math.inf), draws={})
+    assert grade(lambda folder: (endless, "bigram"), **CLAIM)[1].startswith("trigram gives a token")
+    assert grade(lambda folder: "bigram", **CLAIM)[1].startswith("return two things")
 
 
 @pytest.mark.parametrize(

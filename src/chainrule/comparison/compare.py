@@ -285,6 +285,7 @@ def _with_intervals(comparison: Comparison, test: Corpus, out: Path, seed: int) 
         if found and np.isfinite(found).all():
             models[number] = list(range(len(nats_D), len(nats_D) + len(found)))
             nats_D += found
+    draws_of: dict[int, np.ndarray] = {}
     if len(bytes_D) >= FEWEST and nats_D:
         drawn = drawn_means(drawn_bits_per_byte(np.stack(nats_D), bytes_D, seed), list(models.values()), seed)
         draws_of = dict(zip(models, drawn.T, strict=True))
@@ -294,7 +295,8 @@ def _with_intervals(comparison: Comparison, test: Corpus, out: Path, seed: int) 
             if of_best is not None and one is not best and best is not None and one in comparable:
                 behind = (one.rank - best.rank, *among(draws - of_best, len(draws_of) - 1))
             results[number] = replace(one, interval=middle_of(draws), behind=behind)
-    found_now = replace(comparison, results=results)
+    by_name = {results[number].name: draws for number, draws in draws_of.items()}
+    found_now = replace(comparison, results=results, draws=by_name)
     return replace(found_now, advice=advise(found_now))
 
 

@@ -9,14 +9,18 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+from numpy.typing import NDArray
+
 from chainrule.contract.kinds import Figures, TrainingData
 from chainrule.contract.lm import Context
-from chainrule.errors import FolderError
+from chainrule.errors import ChainruleError, FolderError
+from chainrule.evaluation.intervals import among
 from chainrule.evaluation.measure import Measured
 from chainrule.folder import to_json
 from chainrule.system.disk import LOCK, replaced_file
@@ -235,6 +239,8 @@ class Comparison:
     """Where it was measured: the device, and the cores of the process."""
     curve: list[Point] = field(default_factory=list)
     """The learning curves, if they were asked for: model by model, from little text to all of it."""
+    draws: Mapping[str, NDArray[np.float64]] = field(default_factory=dict, compare=False, repr=False)
+    """Bits per byte of each model on draws of the test documents, which all models share; they are not stored."""
 
     @property
     def is_finished(self) -> bool:
@@ -291,6 +297,20 @@ class Comparison:
             found.setdefault(one.name, {})[one.share] = one.bits_per_byte
         return found
 
+    def difference(self, name: str, other: str) -> tuple[float, float, float] | None:
+        """By how many bits per byte a model is worse than another on the same documents, and the interval of that.
+
+        None if there is no interval: the test text has few documents, a model gave a token probability 0, or the
+        comparison was read from its folder. `Result.behind` is wider, since it is about all models at once.
+        """
+        rank = {one.name: one.rank for one in self.results}
+        for one in (name, other):
+            if one not in rank:
+                raise ChainruleError(f"there is no model {one} in the comparison: it has {', '.join(rank)}")
+        if name not in self.draws or other not in self.draws:
+            return None
+        return (rank[name] - rank[other], *among(self.draws[name] - self.draws[other], 1))
+
     def frontier(self, key: str) -> set[str]:
         """Return the names of the models that no other beats, by loss and by the cost of that key.
 
@@ -311,7 +331,8 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """The comparison as plain values."""
-        found = asdict(self)
+        found = asdict(replace(self, draws={}))
+        del found["draws"]
         for one in found["results"]:
             # what was not measured is left out
             one["test"] = {name: value for name, value in one["test"].items() if value is not None}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from chainrule.comparison.results import Comparison
+from chainrule.course.graders.difference import show
 from chainrule.course.graders.grader import CodeGrader, Verdict
 
 
@@ -16,8 +17,9 @@ from chainrule.course.graders.grader import CodeGrader, Verdict
 class Claim(CodeGrader):
     """A function that compares models in a folder, and returns the comparison and the name of the better one.
 
-    The answer is right if the comparison has exactly the two `models`, if the interval of their difference does not
-    cover 0, and if the name is that of the better one.
+    The answer is right if the interval of the difference of the two `models` does not cover 0, and if the name is
+    that of the better one. The comparison may have other models too, such as the mixture that `compare` adds. A
+    known wrong answer is the name that is claimed.
     """
 
     models: Sequence[str]
@@ -29,20 +31,32 @@ class Claim(CodeGrader):
         if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], Comparison)):
             return Verdict("wrong", "return two things: what cr.compare returns, and the name of the better model")
         comparison, claimed = found
-        names = [result.name for result in comparison.results]
-        if sorted(names) != sorted(self.models):
+        rows = {result.name: result for result in comparison.results}
+        both = " and ".join(self.models)
+        if not rows.keys() >= set(self.models):
+            return Verdict("wrong", f"compare {both}; yours has {', '.join(rows) or 'no model'}")
+        if claimed not in self.models:
             return Verdict(
-                "wrong", f"compare {' and '.join(self.models)}; yours has {', '.join(names) or 'no model'}"
+                "wrong", f"the second thing is the name of the better one of {both}, not {show(claimed)}"
             )
-        best, worst = sorted(comparison.results, key=lambda result: result.rank)
-        if worst.behind is None:
-            return Verdict("wrong", "the test text has too few documents for an interval: give it more of them")
-        ahead, low, high = worst.behind
-        measured = f"{best.name} is better by {ahead:.3f} bits per byte ({low:.3f} to {high:.3f})"
+        best, worst = sorted(self.models, key=lambda name: rows[name].rank)
+        difference = comparison.difference(worst, best)
+        if difference is None:
+            return Verdict("wrong", _why_none(comparison, self.models))
+        ahead, low, high = difference
+        measured = f"{best} is better by {ahead:.3f} bits per byte ({low:.3f} to {high:.3f})"
         if low <= 0:
             return Verdict(
                 "wrong", f"{measured}: the interval covers 0, so the text cannot tell; give it more text"
             )
-        if claimed != best.name:
-            return self.wrong_verdict(lambda known: False, f"{measured}, not {claimed}")
+        if claimed != best:
+            return self.wrong_verdict(lambda known: known == claimed, f"{measured}, not {claimed}")
         return Verdict("right", measured)
+
+
+def _why_none(comparison: Comparison, models: Sequence[str]) -> str:
+    """Say why there is no interval of the difference, and what to do."""
+    endless = [one.name for one in comparison.results if one.name in models and not one.has_finite_loss]
+    if endless:
+        return f"{endless[0]} gives a token of the test text probability 0: take a model that does not"
+    return "the test text has too few documents for an interval: give it more of them"
