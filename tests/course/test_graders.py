@@ -33,8 +33,10 @@ def grade(given: Any, /, **spec: Any) -> tuple[str, str]:
         (-0.25, "the sign is wrong"),
         (4, "this is 1 divided by the answer"),
         (math.log(0.25), "this is the logarithm of the answer"),
-        (0.3, "0.3 is too large"),
-        ("a quarter", "expected a number, found str"),
+        (0.4, "0.4 is too large"),
+        (0.3, "this is rounded too much: a number may be off by 0.5 %, so give three digits"),
+        ("0.25", "expected a number, found str: write it without quotes"),
+        ("a quarter", "expected a number, found str: write it without quotes"),
         (None, "expected a number, found NoneType"),
         ([0.25], "expected a number, found list"),
         (math.nan, "nan is no number"),
@@ -47,14 +49,25 @@ def test_a_wrong_number_gets_a_hint_that_depends_on_it(answer: Any, said: str) -
 def test_numbers_may_be_rounded_and_counts_may_not() -> None:
     assert grade(0.333, answer="1 / 3")[0] == "right"
     assert grade(np.float32(1 / 3), answer="1 / 3")[0] == "right"
-    assert grade(0.34, answer="1 / 3")[0] == "wrong"
-    assert grade(10**6 + 1, answer="10**6") == ("wrong", "1000001 is too large")
+    rule = "a number may be off by 0.5 %, so give three digits"
+    assert grade(0.34, answer="1 / 3") == ("wrong", f"0.34 is too large, but close: {rule}")
+    assert grade(0.3, answer="1 / 3") == ("wrong", f"this is rounded too much: {rule}")
+    assert grade([0.333, 0.013], answer="[1 / 3, 0.012]")[0] == "right"  # 0.5 % of the largest
+    assert grade([0.33, 0.01], answer="[1 / 3, 0.012]")[1].startswith(
+        "this is rounded too much: a number may be off"
+    )
+    assert grade({"a": 0.333, "b": 0.013}, answer="{'a': 1 / 3, 'b': 0.012}") == ("wrong", "b is wrong")
+    assert grade(10**6 + 1, answer="10**6") == ("wrong", "1000001 is too large, but close: a count has to be exact")
+    assert grade(10.0**6 + 1, answer="10**6")[0] == "wrong"
     assert grade(math.inf, answer="math.inf")[0] == "right"
     assert grade(..., answer="0") == ("not yet", "")
 
 
 def test_of_a_list_or_table_the_wrong_place_is_named_and_not_the_answer() -> None:
-    assert grade([1, 2, 4], answer="[1, 2, 3]") == ("wrong", "the answer: the largest difference is 1 at [2]")
+    assert grade([1, 2, 4], answer="[1, 2, 3]") == (
+        "wrong",
+        "the answer: the largest difference is 1 at entry 2 (counted from 0)",
+    )
     assert grade({"a": 0.5}, answer="{'a': 0.5, 'b': 0.5}") == ("wrong", "the answer: there is no 'b'")
     assert grade({"a": 0.1, "b": 0.5}, answer="{'a': 0.5, 'b': 0.5}") == ("wrong", "a is wrong")
     assert grade({"a": 1, "b": 1}, answer="{'a': 1}") == ("wrong", "the answer: 'b' should not be there")
@@ -78,9 +91,21 @@ def test_the_first_step_that_differs_is_named() -> None:
     assert grade(steps, **FUNCTION)[0] == "right"
     state, said = grade(lambda x: steps(x, wrong=0.5), **FUNCTION)
     assert state == "wrong" and " sum: yours is 0.943401, expected 0.443401" in said
-    assert "square: the shape is [1, 3], expected [3]" in grade(lambda x: {"square": (x**2)[None]}, **FUNCTION)[1]
+    assert (
+        "square: expected a vector of 3, found a matrix of 1 x 3"
+        in grade(lambda x: {"square": (x**2)[None]}, **FUNCTION)[1]
+    )
     assert "the result: expected a dict, found NoneType" in grade(lambda x: None, **FUNCTION)[1]
     assert grade(0.5, **FUNCTION)[0] == "wrong"
+
+
+def test_a_hint_belongs_to_the_first_wrong_step_whatever_follows() -> None:
+    known = {"value": "lambda x: {'square': x**2, 'sum': x.sum(), 'root': 0.0}", "hint": "sum the squares"}
+    spec = {**FUNCTION, "wrong": [known]}
+    for root in (0.0, 1.0):
+        answer = lambda x, root=root: {"square": x**2, "sum": x.sum(), "root": root}  # noqa: E731
+        assert grade(answer, **spec) == ("wrong", "sum the squares")
+    assert grade(lambda x: {"square": x, "sum": x.sum(), "root": 0.0}, **spec)[1] != "sum the squares"
 
 
 def test_a_function_that_changes_its_input_is_told_so() -> None:
@@ -118,7 +143,33 @@ def test_a_module_is_graded_forward_then_backward() -> None:
     state, said = grade(type("Shifted", (Sigmoid,), {"shift": 1.0}), **MODULE)
     assert state == "wrong" and said.startswith("forward: the largest difference is 1 at ")
     state, said = grade(type("Turned", (Sigmoid,), {"slope": -1.0}), **MODULE)
-    assert state == "wrong" and said.startswith("backward: the gradient of x [2, 3] at ")
+    assert state == "wrong" and said.startswith("backward: the gradient of x, a matrix of 2 x 3, is ")
+
+
+class _TwoFaults(Module):
+    """x y, with two wrong gradients."""
+
+    def forward(self, x: Any, y: Any) -> Any:
+        return x * y
+
+    def backward(self, x: Any, y: Any, out: Any, g: Any) -> Any:
+        return g, 3 * g
+
+
+def test_a_hint_belongs_to_one_wrong_gradient_whatever_the_others_are() -> None:
+    known = type("Known", (_TwoFaults,), {"backward": lambda self, x, y, out, g: (g, x * g)})
+    names = {"np": np, "known": known}
+    spec = {
+        "kind": "module",
+        "code": "class Times(Module): ...",
+        "reference": "lambda x, y: x * y",
+        "inputs": "{'x': rng.normal(size=3), 'y': rng.normal(size=3)}",
+        "wrong": [{"value": "known", "hint": "the gradient of x is y g"}],
+    }
+    grader = grader_of(Exercise("1", "Title", 1, "?", spec, 1), names, "a.md")
+    assert grader.grade(_TwoFaults) == ("wrong", "the gradient of x is y g")
+    right = type("Right", (_TwoFaults,), {"backward": lambda self, x, y, out, g: (y * g, x * g)})
+    assert grader.grade(right)[0] == "right"
 
 
 class Uniform(OwnModel):
@@ -138,6 +189,10 @@ def test_a_model_keeps_the_laws_and_has_a_place_among_others() -> None:
     state, said = grade(type("Leaks", (Uniform,), {"share": 0.9}), **spec)
     assert state == "wrong" and said.startswith("it breaks the law sums_to_one")
     assert grade(len, **spec) == ("wrong", "expected a LanguageModel, found int")
+    known = [{"value": "__import__('tests.course.test_graders').course.test_graders.Uniform", "hint": "count"}]
+    assert grade(Uniform, **spec, beats="mine", wrong=known) == ("wrong", "count")
+    first = {"probabilities": lambda self, words: {"i": 1.0}}
+    assert "probability 0" in grade(type("Sure", (Uniform,), first), **spec, beats="mine")[1]
 
 
 def comparison(spread: float = 0.1, **losses: float) -> Comparison:

@@ -15,6 +15,7 @@ from markdown_it import MarkdownIt
 
 import chainrule as cr
 from chainrule.course.answers import blanks
+from chainrule.course.graders.claim import Claim
 from chainrule.course.graders.grader import filled
 from chainrule.course.lesson import lesson_paths
 from chainrule.course.markdown import Prose
@@ -60,9 +61,18 @@ def test_each_known_wrong_answer_gets_its_hint(number: int, student: str) -> Non
     one = cr.lesson(number, student)
     known = [(grader, wrong) for grader in one.graders.values() for wrong in grader.wrong]
     assert len(known) >= len(one.exercises)
+    answers = solutions(number, student)
     for grader, wrong in known:
-        grade = one.check(grader.id, grader.value(wrong["value"]))
+        answer = grader.value(wrong["value"])
+        if isinstance(grader, Claim):  # the known wrong answer is the name that is claimed
+            answer = claiming(answer, answers[grader.name])
+        grade = one.check(grader.id, answer)
         assert (grade.state, grade.message) == ("wrong", filled(wrong["hint"], grader.names)), wrong
+
+
+def claiming(name: str, right: Any) -> Any:
+    """Return the right answer to a claim, with another name for the better model."""
+    return lambda folder: (right(folder)[0], name)
 
 
 @pytest.mark.parametrize("number", NUMBERS)

@@ -44,7 +44,6 @@ nothing that code can compute is typed twice:
     ```exercise
     kind = "value"                       # a number, a word, a list or a table (dict) of these
     answer = "_p(word)"
-    tolerance = 0.005                    # relative; whole numbers have to be equal
     wrong = [
       { value = "_count(word)", hint = "this is the count; divide it by the number of lines" },
     ]

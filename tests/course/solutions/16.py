@@ -48,7 +48,7 @@ def answers(student: str) -> dict[str, object]:
     return {
         "answer_1": attention + feed_forward + norms,
         "answer_2": list((numbers - numbers.mean()) / numbers.std()),
-        "answer_3": [(1 + data["slope"]) ** data["depth"], data["slope"] ** data["depth"]],
+        "answer_3": {"with": (1 + data["slope"]) ** data["depth"], "without": data["slope"] ** data["depth"]},
         "answer_4": data["blocks"] * 2 * data["kv_heads"] * data["head_size"],
         "multi_head_attention": multi_head_attention,
         "rest_of_block": rest_of_block,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,8 @@ class Function(CodeGrader):
     """A function, which is compared with the reference on random inputs.
 
     `inputs` is an expression for the tuple of arguments, which draws from `rng`. If functions return a dict of
-    their steps, in order, the first wrong step is named. A known wrong answer is a function too.
+    their steps, in order, the first wrong step is named. A known wrong answer is a function too, and an answer is
+    like it if they are the same up to the first wrong step.
     """
 
     reference: str
@@ -35,15 +37,38 @@ class Function(CodeGrader):
         given = deepcopy(cases)
         found = [answer(*case) for case in given]
         expected = [reference(*deepcopy(case)) for case in cases]
+        steps = _steps_to_the_first_wrong(found, expected, self.tolerance)
+
+        def is_known(known: Any, steps: Sequence[Any] | None = None) -> bool:
+            results = (_some(known(*deepcopy(case)), steps) for case in cases)
+            return close((_some(one, steps) for one in found), results, self.tolerance)
+
         for case, ours, theirs in zip(cases, expected, found, strict=True):
             if said := difference(theirs, ours, self.tolerance):
-                return self.wrong_verdict(
-                    lambda known: close(found, (known(*deepcopy(case)) for case in cases), self.tolerance),
-                    f"{_call(self.name, case)}{said}",
-                )
+                said = f"{_call(self.name, case)}{said}"
+                return self.wrong_verdict(is_known, said, lambda known: is_known(known, steps))
         if any(_is_changed(*pair) for case in zip(given, cases, strict=True) for pair in zip(*case, strict=True)):
             return Verdict("wrong", f"{self.name} changes an argument: leave it as it was")
         return Verdict("right", f"the same as the reference on {len(cases)} inputs")
+
+
+def _steps_to_the_first_wrong(found: list[Any], expected: list[Any], tolerance: float) -> Sequence[Any] | None:
+    """Return the steps up to the first that is wrong for an input; None if the results are not steps."""
+    if not all(isinstance(one, Mapping) and list(one) == list(expected[0]) for one in expected):
+        return None
+    names = list(expected[0])
+    for place, name in enumerate(names):
+        pairs = zip(found, expected, strict=True)
+        if any(difference(_some(one, [name]), _some(other, [name]), tolerance) for one, other in pairs):
+            return names[: place + 1]
+    return None
+
+
+def _some(result: Any, steps: Sequence[Any] | None) -> Any:
+    """Return some steps of a result, all if none are named."""
+    if steps is None or not isinstance(result, Mapping):
+        return result
+    return {name: result[name] for name in steps if name in result}
 
 
 def _call(name: str, case: tuple[Any, ...]) -> str:

@@ -62,11 +62,17 @@ class Grader(ABC):
         """Compute an expression of the lesson."""
         return eval(expression, {**self.names, **more})
 
-    def wrong_verdict(self, is_answer: Callable[[Any], bool], otherwise: str) -> Verdict:
-        """Return the hint of the known wrong answer that was given; else the general one, and `otherwise`."""
-        for known in self.wrong:
-            if is_answer(self.value(known["value"])):
-                return Verdict("wrong", filled(known["hint"], self.names))
+    def wrong_verdict(
+        self, is_answer: Callable[[Any], bool], otherwise: str, is_like: Callable[[Any], bool] | None = None
+    ) -> Verdict:
+        """Return the hint of the known wrong answer that was given; else the general one, and `otherwise`.
+
+        `is_like` is asked next: it is True if the given answer has the fault of a known one, and others perhaps.
+        """
+        for is_known in filter(None, (is_answer, is_like)):
+            for known in self.wrong:
+                if is_known(self.value(known["value"])):
+                    return Verdict("wrong", filled(known["hint"], self.names))
         return Verdict("wrong", "; ".join(filter(None, [otherwise, filled(self.hint, self.names)])))
 
 

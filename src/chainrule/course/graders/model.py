@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,13 +15,17 @@ from chainrule.testing.laws import LAWS, laws_for
 _OF_KINDS = ("save_and_load_is_bit_equal",)
 """Laws of models whose kind has a name, under which a folder is loaded."""
 
+_SAME = 1e-5
+"""Relative: our models have their probabilities in single precision."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StudentModel(CodeGrader):
     """A function that makes a language model of texts: it keeps the laws, and is ranked among others.
 
     `train` and `test` are expressions for lists of texts, and `peers` has an expression for each model to rank it
-    with. The answer is right if it is better than the peer named by `beats`.
+    with. The answer is right if it is better than the peer named by `beats`. A known wrong answer is a function or
+    class too, and one is the same if it is as good on the test text.
     """
 
     train: str
@@ -38,8 +43,18 @@ class StudentModel(CodeGrader):
         except AssertionError as error:
             return Verdict("wrong", f"it {' '.join(str(error).partition('> ')[2].split())[:200]}")
         models = {"yours": lm, **{name: self.value(peer) for name, peer in self.peers.items()}}
-        losses = {name: evaluate(model, self.value(self.test)).bits_per_byte for name, model in models.items()}
+        losses = {name: self._loss(model) for name, model in models.items()}
         ranking = ", ".join(f"{name} {losses[name]:.3f}" for name in sorted(losses, key=lambda name: losses[name]))
+        if losses["yours"] == math.inf:
+            return Verdict("wrong", "it gives a token of the test text probability 0: leave some for every token")
         if self.beats and not losses["yours"] < losses[self.beats]:
-            return Verdict("wrong", f"it keeps the laws, but {self.beats} is better (bits per byte: {ranking})")
+            return self.wrong_verdict(
+                lambda known: math.isclose(
+                    losses["yours"], self._loss(known(list(self.value(self.train)))), rel_tol=_SAME
+                ),
+                f"it keeps the laws, but {self.beats} is better (bits per byte: {ranking})",
+            )
         return Verdict("right", f"it keeps the laws (bits per byte: {ranking})")
+
+    def _loss(self, model: LanguageModel) -> float:
+        return float(evaluate(model, self.value(self.test)).bits_per_byte)

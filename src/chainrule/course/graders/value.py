@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
+import numpy as np
 
 from chainrule.course.graders.difference import difference, is_number, show
 from chainrule.course.graders.grader import NOT_YET, Grader, Verdict
@@ -21,6 +23,10 @@ _SLIPS: dict[str, Callable[[float], float]] = {
 """What often happens to a number that is right otherwise."""
 
 
+_CLOSE = 0.05
+"""A wrong number that is as near to the answer as this is told how exact it has to be."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Value(Grader):
     """A number, a word, or a list or table of these; `answer` is the expression that computes it."""
@@ -29,7 +35,7 @@ class Value(Grader):
 
     answer: str
     tolerance: float = 0.005
-    """Relative to the answer: three digits are enough. Counts, which are whole numbers, have to be equal."""
+    """Relative to the number, in a list to its largest one. Whole numbers, such as counts, have to be equal."""
 
     @property
     def name(self) -> str:
@@ -48,29 +54,59 @@ class Value(Grader):
         if not said:
             return Verdict("right")
         return self.wrong_verdict(
-            lambda known: not self._difference(answer, known), _without_answer(answer, right, said)
+            lambda known: not self._difference(answer, known), self._without_answer(answer, right, said)
         )
 
     def _difference(self, answer: Any, value: Any) -> str:
-        is_count = isinstance(value, int) and isinstance(answer, int)
-        return difference(answer, value, 0 if is_count else self.tolerance, "the answer")
+        tolerance = 0 if _is_whole(value) else self.tolerance
+        return difference(answer, value, tolerance, "the answer")
+
+    def _without_answer(self, answer: Any, right: Any, said: str) -> str:
+        """Say what is wrong, and not what would be right."""
+        if is_number(right) and is_number(answer):
+            for slip, of in _SLIPS.items():
+                if right and math.isclose(float(answer), of(float(right)), rel_tol=1e-3):
+                    return slip
+            if math.isnan(answer):
+                return "nan is no number"
+        if not _is_whole(right) and not isinstance(answer, str) and _is_rounded(answer, right):
+            return f"this is rounded too much: {self._rule(right)}"
+        if is_number(right) and is_number(answer):
+            close = f", but close: {self._rule(right)}" if abs(answer - right) < _CLOSE * abs(right) else ""
+            return f"{show(answer)} is too {'large' if answer > right else 'small'}{close}"
+        if is_number(right):
+            quoted = ": write it without quotes" if isinstance(answer, str) else ""
+            return f"expected a number, found {type(answer).__name__}{quoted}"
+        if isinstance(right, str):
+            return f"it is not {show(answer)}" if isinstance(answer, str) else "expected a word in quotes"
+        place, wrong, _ = said.partition(": yours is")
+        return f"{place} is wrong" if wrong and "difference" not in place else place
+
+    def _rule(self, right: Any) -> str:
+        """Say how exact an answer has to be."""
+        if _is_whole(right):
+            return "a count has to be exact"
+        of = "" if is_number(right) or isinstance(right, Mapping) else " of the largest"
+        return f"a number may be off by {100 * self.tolerance:g} %{of}, so give three digits"
 
 
-def _without_answer(answer: Any, right: Any, said: str) -> str:
-    """Say what is wrong, and not what would be right."""
-    if is_number(right) and is_number(answer):
-        for slip, of in _SLIPS.items():
-            if right and math.isclose(float(answer), of(float(right)), rel_tol=1e-3):
-                return slip
-        if math.isnan(answer):
-            return "nan is no number"
-        digits = len(repr(answer).partition(".")[2])
-        if isinstance(answer, float) and answer == round(float(right), digits):
-            return "this is rounded too much: give three digits"
-        return f"{show(answer)} is too {'large' if answer > right else 'small'}"
-    if is_number(right):
-        return f"expected a number, found {type(answer).__name__}"
-    if isinstance(right, str):
-        return f"it is not {show(answer)}" if isinstance(answer, str) else "expected a word in quotes"
-    place, wrong, _ = said.partition(": yours is")
-    return f"{place} is wrong" if wrong and "difference" not in place else place
+def _is_whole(value: Any) -> bool:
+    """Return True for a whole number, or a list of them."""
+    return isinstance(value, int) or (isinstance(value, list) and all(isinstance(one, int) for one in value))
+
+
+def _is_rounded(answer: Any, right: Any) -> bool:
+    """Return True if numbers would be right if they had not been rounded to so few digits."""
+    if isinstance(right, Mapping) and isinstance(answer, Mapping) and right.keys() == answer.keys():
+        return all(_is_rounded(answer[key], right[key]) for key in right)
+    try:
+        given, exact = np.asarray(answer, np.float64), np.asarray(right, np.float64)
+    except (TypeError, ValueError):
+        return False
+    if given.shape != exact.shape or not np.isfinite(given).all():
+        return False
+    digits = (len(f"{one:.12f}".rstrip("0").partition(".")[2]) for one in given.flat)
+    pairs = zip(given.flat, exact.flat, digits, strict=True)
+    return all(
+        one == other or (places and abs(one - other) <= 0.5 * 10.0**-places + 1e-12) for one, other, places in pairs
+    )
