@@ -56,7 +56,7 @@ def test_numbers_may_be_rounded_and_counts_may_not() -> None:
     assert grade([0.33, 0.01], answer="[1 / 3, 0.012]")[1].startswith(
         "this is rounded too much: a number may be off"
     )
-    assert grade({"a": 0.333, "b": 0.013}, answer="{'a': 1 / 3, 'b': 0.012}") == ("wrong", "b is wrong")
+    assert grade({"a": 0.333, "b": 0.013}, answer="{'a': 1 / 3, 'b': 0.012}") == ("wrong", "the entry 'b' is wrong")
     assert grade(10**6 + 1, answer="10**6") == ("wrong", "1000001 is too large, but close: a count has to be exact")
     assert grade(10.0**6 + 1, answer="10**6")[0] == "wrong"
     assert grade(math.inf, answer="math.inf")[0] == "right"
@@ -69,7 +69,7 @@ def test_of_a_list_or_table_the_wrong_place_is_named_and_not_the_answer() -> Non
         "the answer: the largest difference is 1 at entry 2 (counted from 0)",
     )
     assert grade({"a": 0.5}, answer="{'a': 0.5, 'b': 0.5}") == ("wrong", "the answer: there is no 'b'")
-    assert grade({"a": 0.1, "b": 0.5}, answer="{'a': 0.5, 'b': 0.5}") == ("wrong", "a is wrong")
+    assert grade({"a": 0.1, "b": 0.5}, answer="{'a': 0.5, 'b': 0.5}") == ("wrong", "the entry 'a' is wrong")
     assert grade({"a": 1, "b": 1}, answer="{'a': 1}") == ("wrong", "the answer: 'b' should not be there")
     assert grade("dogs", answer="'cats'") == ("wrong", "it is not 'dogs'")
     assert grade(" Cats", answer="'cats'")[0] == "right"

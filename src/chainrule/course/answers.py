@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import json
-import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from chainrule._version import __version__
 from chainrule.course.lesson import Grade, Lesson
+from chainrule.course.markdown import wrapped
 from chainrule.errors import CourseError
 
 ANSWERS, RECORD = "answers.py", "lesson.json"
@@ -32,11 +32,16 @@ def blanks(lesson: Lesson) -> str:
     """Return answers.py: the student's data, each question as a comment, and a blank below it."""
     lines = [f'"""Answers to lesson {lesson.number}, {lesson.title}.', ""]
     lines += ["Replace each `...` and each `raise NotImplementedError` by your answer, then run", ""]
-    lines += [f"    chainrule lesson {lesson.number} --check {ANSWERS}", '"""', "", _imports(lesson), ""]
+    lines += [f"    chainrule lesson {lesson.number} --check {ANSWERS}", ""]
+    lines += [
+        "A number is right within 0.5 %, in a list within 0.5 % of the largest: three digits are enough. A count"
+    ]
+    lines += ["A count has to be exact.", '"""', "", _imports(lesson), ""]
     lines += [f"lesson = {lesson.call}", *lesson.given]
     for exercise in lesson.exercises:
         lines += ["", "", "# " + "-" * (_COLUMNS - 2), f"# {exercise.heading}", "#"]
-        lines += [f"# {line}".rstrip() for line in _wrapped(lesson.filled(exercise.question))]
+        question = wrapped(lesson.filled(exercise.question), _COLUMNS - 2)
+        lines += [f"# {line}".rstrip() for line in [*question.splitlines(), ""]]
         lines += [_without_imports(lesson.graders[exercise.id].blank)]
     return "\n".join(lines) + "\n"
 
@@ -52,14 +57,6 @@ def _imports(lesson: Lesson) -> str:
 def _without_imports(code: str) -> str:
     kept = [line for line in code.splitlines() if not line.startswith(("import ", "from "))]
     return "\n".join(kept).strip()
-
-
-def _wrapped(text: str) -> Iterator[str]:
-    """Wrap paragraphs; tables and code stay as they are."""
-    for paragraph in text.split("\n\n"):
-        is_prose = not paragraph.startswith(("|", "```", "    ", "-"))
-        yield from textwrap.wrap(paragraph, _COLUMNS - 2) if is_prose else paragraph.splitlines()
-        yield ""
 
 
 def note(folder: Path, lesson: Lesson, grades: Sequence[Grade]) -> None:

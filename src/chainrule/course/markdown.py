@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from chainrule.errors import CourseError
 
 VIEW_LINK = re.compile(r"\[([^\]\n]+)\]\(view:([^)\s]+)\)")
 """A link to a view of the server's page, such as [Tokens](view:tokens?text=love+cats): its words, the view."""
+_ITEM = re.compile(r"(- |\d+\. )")
 _EXERCISE = re.compile(r"### Exercise (\w+) (★{1,3}) (.+)")
 
 
@@ -98,6 +100,43 @@ def parts_of(text: str, name: str) -> list[Part]:
             start = after
     parts.append(Prose(prose(len(lines))))
     return [part for part in parts if part != Prose("")]
+
+
+def wrapped(text: str, columns: int) -> str:
+    """Wrap the prose of a Markdown text; code, tables and headings stay as they are.
+
+    >>> print(wrapped("- one two three four\\n- five n - 1\\n\\n    code that is long and stays", 12))
+    - one two
+      three four
+    - five n - 1
+    <BLANKLINE>
+        code that is long and stays
+    """
+    found: list[str] = []
+    paragraph: list[str] = []
+
+    def end() -> None:
+        # at the beginning of a line, each of these signs would begin a list or a quotation
+        joined = re.sub(r" ([-+*>]) ", "\xa0\\1 ", " ".join(paragraph))
+        item = _ITEM.match(joined)
+        how: Any = {"break_long_words": False, "break_on_hyphens": False}
+        lines = textwrap.wrap(joined, columns, subsequent_indent=" " * len(item[0]) if item else "", **how)
+        found.extend(line.replace("\xa0", " ") for line in lines)
+        paragraph.clear()
+
+    is_code = False
+    for line in text.splitlines():
+        is_fence = line.startswith("```")
+        is_code ^= is_fence
+        if is_code or is_fence or not line.strip() or line.startswith(("|", "#", "    ")):
+            end()
+            found.append(line)
+        else:
+            if _ITEM.match(line):
+                end()
+            paragraph.append(line.strip())
+    end()
+    return "\n".join(found)
 
 
 def _blocks(text: str) -> Iterator[tuple[str, int, int, list[str], str]]:

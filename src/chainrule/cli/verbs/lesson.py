@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chainrule.cli import options as opt
-from chainrule.cli.output import console, count, echo, print_json, print_table, say
+from chainrule.cli.output import console, count, echo, print_json, print_table, say, wrapped
 from chainrule.errors import CourseError
 
 if TYPE_CHECKING:
@@ -142,7 +142,9 @@ def _show(one: Lesson) -> None:
         with screen.pager(styles=True):
             screen.print(Markdown(one.markdown(), code_theme="ansi_dark"))  # which has no background
     else:
-        echo(one.markdown(), nl=False)
+        from chainrule.course.markdown import wrapped as wrapped_markdown
+
+        echo(wrapped_markdown(one.markdown(), _COLUMNS))
 
 
 def _check(one: Lesson, path: Path, watch: bool, seconds: float, as_json: bool) -> bool:
@@ -171,11 +173,12 @@ def _print(graded: Graded) -> None:
     from rich.text import Text
 
     screen = console()
+    columns = min(screen.width, _COLUMNS)
     if graded.fault:
-        say(screen, f"{graded.fault}\n")
+        say(screen, f"{wrapped(graded.fault, columns)}\n")
     for grade in graded.grades:
         screen.print(Text(f"{grade.id:>2}  {grade.state:<7}", _STYLES[grade.state]), Text(grade.title))
         if grade.message:
-            say(screen, grade.message, indent=13)
+            screen.print(Text(wrapped(grade.message, columns, indent=13)), soft_wrap=True)
     right = sum(grade.state == "right" for grade in graded.grades)
     say(screen, f"{right} of {count(len(graded.grades), 'exercise')} right")

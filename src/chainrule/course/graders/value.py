@@ -80,7 +80,9 @@ class Value(Grader):
         if isinstance(right, str):
             return f"it is not {show(answer)}" if isinstance(answer, str) else "expected a word in quotes"
         place, wrong, _ = said.partition(": yours is")
-        return f"{place} is wrong" if wrong and "difference" not in place else place
+        if not wrong or "difference" in place:
+            return place
+        return f"{place} is wrong" if place.startswith("the answer") else f"the entry {place!r} is wrong"
 
     def _rule(self, right: Any) -> str:
         """Say how exact an answer has to be."""
