@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -61,6 +62,25 @@ def test_numbers_may_be_rounded_and_counts_may_not() -> None:
     assert grade(10.0**6 + 1, answer="10**6")[0] == "wrong"
     assert grade(math.inf, answer="math.inf")[0] == "right"
     assert grade(..., answer="0") == ("not yet", "")
+
+
+class Odd:
+    """An answer that cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise ValueError("no")
+
+
+def test_odd_answers_are_wrong_and_no_error() -> None:
+    assert grade(10**400, answer="0.5") == ("wrong", "the number is too large")
+    assert grade([Odd()], answer="['a']")[1].endswith(": ValueError: no")
+    assert grade(1j, answer="0.5") == ("wrong", "expected a number, found complex")
+    assert grade(["0.5", "0.5"], answer="[0.5, 0.5]") == (
+        "wrong",
+        "the answer: expected numbers, found words in quotes",
+    )
+    assert grade([0.5, math.nan], answer="[0.5, 0.5]") == ("wrong", "the answer, entry 1 (counted from 0) is wrong")
+    assert grade(lambda x: sys.exit(3), **FUNCTION)[0] == "wrong"
 
 
 def test_of_a_list_or_table_the_wrong_place_is_named_and_not_the_answer() -> None:

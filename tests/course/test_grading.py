@@ -114,6 +114,32 @@ def test_answers_that_end_python_after_all_grades_count(tmp_path: Path) -> None:
     assert (set(states.values()), fault) == ({"not yet"}, "")
 
 
+def test_what_answers_print_is_cut_where_it_is_long(tmp_path: Path) -> None:
+    _, fault, printed = graded(tmp_path, "while True: print('x' * 99)\n", seconds=3)
+    assert fault == "a.py: it takes more than 3 seconds"
+    assert len(printed) < 30_000 and printed.endswith("… and more\n")
+
+
+def test_a_file_that_is_no_text_is_told_so(tmp_path: Path) -> None:
+    found, fault, _ = graded(tmp_path, "answer_1 = 0.5\n\0\n")
+    assert fault == "the file: SyntaxError: source code string cannot contain null bytes; the file is not graded"
+    assert set(found.values()) == {"not yet"}
+
+
+def test_a_damaged_record_is_no_record(run: Run, answers: Path) -> None:
+    Path("counting/lesson.json").write_text('{"right": []}', encoding="utf-8")
+    assert run(3, "--check", answers)[0] == 1
+    assert run()[0] == 0
+
+
+def test_json_says_what_was_made(run: Run) -> None:
+    assert json.loads(run(3, "--start", "a", "--json")[1]) == {
+        "folder": "a",
+        "files": ["answers.py", "toy.txt", "corpus.txt"],
+    }
+    assert json.loads(run(3, "--notebook", "a.ipynb", "--json")[1]) == {"notebook": "a.ipynb", "exercises": 6}
+
+
 def test_progress_is_that_of_answers_py(run: Run, answers: Path) -> None:
     answers.write_text(RIGHT.format(student="ann"), encoding="utf-8")
     assert run(3, "--check", "counting")[0] == 0  # a folder is enough
@@ -172,6 +198,11 @@ def test_what_cannot_be_done_is_said_in_a_line(tmp_path: Path) -> None:
         (["--start", "a"], "which lesson?"),
         ([3, "--watch"], "--watch grades a file"),
         ([3, "--start", "a", "--check", "b"], "give one of them"),
+        ([3, "--check", ""], "--check needs a name; found an empty one"),
+        ([3, "--student", "\x1b[31m"], "is no name of a student"),
+        ([3, "--student", "\udcff", "--start", "a"], "is no name of a student"),
+        ([3, "--start", __file__], "is a file: choose another name for the folder"),
+        ([3, "--check", "nowhere"], "there is no such file; chainrule lesson 3 --start DIR makes one"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(run: Run, words: list[object], said: str) -> None:

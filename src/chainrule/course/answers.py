@@ -18,6 +18,8 @@ _COLUMNS = 100
 
 def start(lesson: Lesson, folder: Path) -> list[str]:
     """Make the folder of a lesson; return the names of its files."""
+    if folder.exists() and not folder.is_dir():
+        raise CourseError(f"{folder} is a file: choose another name for the folder")
     for name in (ANSWERS, RECORD):
         if (folder / name).exists():
             raise CourseError(f"{folder} has a file {name} already: choose another folder, or go on in this one")
@@ -33,9 +35,7 @@ def blanks(lesson: Lesson) -> str:
     lines = [f'"""Answers to lesson {lesson.number}, {lesson.title}.', ""]
     lines += ["Replace each `...` and each `raise NotImplementedError` by your answer, then run", ""]
     lines += [f"    chainrule lesson {lesson.number} --check {ANSWERS}", ""]
-    lines += [
-        "A number is right within 0.5 %, in a list within 0.5 % of the largest: three digits are enough. A count"
-    ]
+    lines += ["A number is right within 0.5 %, in a list within 0.5 % of the largest: three digits are enough."]
     lines += ["A count has to be exact.", '"""', "", _imports(lesson), ""]
     lines += [f"lesson = {lesson.call}", *lesson.given]
     for exercise in lesson.exercises:
@@ -70,7 +70,8 @@ def record_of(folder: Path) -> dict[str, object] | None:
     """Return the record of a folder; None if it has none."""
     try:
         found = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        return found if isinstance(found.get("right"), list) else None
+        types = {"lesson": int, "student": str, "right": list}
+        return found if all(isinstance(found.get(name), of) for name, of in types.items()) else None
     except (OSError, ValueError, AttributeError):
         return None
 

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from threading import Thread
 from time import sleep
 from typing import Any
 
@@ -21,6 +22,7 @@ SECONDS = 120.0
 """The time that a file of answers may take."""
 _PACKAGES = Path(__file__).parents[2]
 _EVERY = 0.3  # seconds between two looks at a file
+_MOST_PRINTED = 20_000  # bytes of what answers print: an endless loop would fill the memory
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def grade_file(asked: Lesson, path: Path, seconds: float = SECONDS) -> Graded:
     if not path.is_file():
         raise CourseError(f"{path}: there is no such file; chainrule lesson {asked.number} --start DIR makes one")
     with tempfile.TemporaryDirectory() as folder:
-        found, ended = Path(folder) / "grades", ""
+        found = Path(folder) / "grades"
         command = [
             sys.executable,
             "-m",
@@ -69,19 +71,7 @@ def grade_file(asked: Lesson, path: Path, seconds: float = SECONDS) -> Graded:
             str(found),
         ]
         here = os.pathsep.join([str(_PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])])  # this chainrule
-        how: Any = {
-            "env": {**os.environ, "PYTHONPATH": here},
-            "stdout": subprocess.PIPE,
-            "stderr": subprocess.STDOUT,
-            "stdin": subprocess.DEVNULL,
-        }
-        try:
-            done = subprocess.run(command, **how, check=False, timeout=seconds)
-            printed = done.stdout
-            if done.returncode:
-                ended = f"Python stopped with the exit status {done.returncode}"
-        except subprocess.TimeoutExpired as error:
-            printed, ended = error.stdout or b"", f"it takes more than {seconds:g} seconds"
+        printed, ended = _run(command, {**os.environ, "PYTHONPATH": here}, seconds)
         records = (
             [json.loads(line) for line in found.read_text(encoding="utf-8").splitlines()] if found.exists() else []
         )
@@ -90,7 +80,36 @@ def grade_file(asked: Lesson, path: Path, seconds: float = SECONDS) -> Graded:
     said = records[0]["fault"] if records else f"{path.name}: {ended}"
     if records and ended and len(grades) < len(every):  # the first one without a grade did not end
         every[len(grades)] = replace(every[len(grades)], state="wrong", message=ended)
-    return Graded(every, said, printed.decode(errors="replace"))
+    return Graded(every, said, printed)
+
+
+def _run(command: list[str], environment: dict[str, str], seconds: float) -> tuple[str, str]:
+    """Run a command; return what it printed, cut where it is long, and why it ended early, if it did."""
+    kept, ended = bytearray(), ""
+    how: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, env=environment, **how) as process:
+
+        def read() -> None:
+            while block := process.stdout.read1(1 << 16):  # type: ignore[union-attr]
+                kept.extend(block[: max(0, _MOST_PRINTED + 1 - len(kept))])
+
+        reader = Thread(target=read, daemon=True)
+        reader.start()
+        try:
+            if status := process.wait(seconds):
+                by = (
+                    f"was stopped by the signal {-status}"
+                    if status < 0
+                    else f"stopped with the exit status {status}"
+                )
+                ended = f"Python {by}"
+        except subprocess.TimeoutExpired:
+            ended = f"it takes more than {seconds:g} seconds"
+        finally:
+            process.kill()
+            reader.join(_EVERY)  # a process that the answers have started may still hold the pipe
+    cut = "\n… and more\n" if len(kept) > _MOST_PRINTED else ""
+    return bytes(kept[:_MOST_PRINTED]).decode(errors="replace") + cut, ended
 
 
 def changes(path: Path) -> Iterator[None]:
@@ -122,7 +141,7 @@ def main(number: str, student: str, path: str, out: str) -> None:
         said = ""
         try:
             exec(compile(file.read_bytes(), path, "exec"), names)
-        except (Exception, SystemExit) as error:  # answers above the fault are still graded
+        except BaseException as error:  # answers above the fault are still graded
             is_read = not isinstance(error, SyntaxError)
             said = f"{fault(error)}; {'what stands below it' if is_read else 'the file'} is not graded"
         write({"fault": said})

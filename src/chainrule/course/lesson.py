@@ -193,6 +193,8 @@ def lesson(number: int, student: str = "") -> Lesson:
     >>> lesson(3).check("1", ...)
     1  not yet
     """
+    if not student.isprintable():
+        raise CourseError(f"{student!r} is no name of a student: write letters, digits and spaces")
     if number not in lesson_paths():
         raise CourseError(f"there is no lesson {number}: there are {', '.join(map(str, lesson_paths()))}")
     return Lesson(lesson_paths()[number], student)

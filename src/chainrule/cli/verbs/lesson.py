@@ -58,7 +58,11 @@ def lesson(
 
     --json prints the grades as Gradescope reads them (results.json).
     """
-    if sum(map(bool, (start, check, notebook))) > 1:
+    given = {"--start": start, "--check": check, "--notebook": notebook}
+    for name, value in given.items():
+        if value == "":
+            raise click.UsageError(f"{name} needs a name; found an empty one")
+    if sum(map(bool, given.values())) > 1:
         raise click.UsageError("--start, --check and --notebook do different things: give one of them")
     if watch and not check:
         raise click.UsageError("--watch grades a file: give it by --check answers.py")
@@ -86,6 +90,9 @@ def lesson(
         from chainrule.course.answers import start as make
 
         first, *texts = make(chosen, Path(start))
+        if as_json:
+            print_json({"folder": start, "files": [first, *texts]})
+            return
         say(console(), f"{start} has {', '.join([first, *texts])}")
         say(
             console(), f"fill in {Path(start, first)}, then: chainrule lesson {number} --check {Path(start, first)}"
@@ -95,6 +102,9 @@ def lesson(
 
         opt.check_new_file(notebook, "--notebook", overwrite)
         Path(notebook).write_text(json.dumps(made(chosen), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        if as_json:
+            print_json({"notebook": notebook, "exercises": len(chosen.exercises)})
+            return
         say(console(), f"{notebook} has {count(len(chosen.exercises), 'exercise')}; open it with Jupyter")
     elif check:
         ctx.exit(0 if _check(chosen, Path(check), watch, time_limit, as_json) else 1)

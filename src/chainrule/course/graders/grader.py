@@ -99,7 +99,7 @@ class CodeGrader(Grader):
             return self.grade_code(answer)
         except NotImplementedError:
             return NOT_YET
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return Verdict("wrong", fault(error))
 
     @abstractmethod
@@ -119,7 +119,8 @@ def filled(text: str, names: Mapping[str, Any]) -> str:
 def fault(error: BaseException) -> str:
     """Say in one line where a student's code failed, and why."""
     if isinstance(error, SyntaxError):
-        return f"{_place(error.filename or '', error.lineno)}: {type(error).__name__}: {error.msg}"
+        place = _place(error.filename, error.lineno) if error.filename else "the file"
+        return f"{place}: {type(error).__name__}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith(_NOT_OF_STUDENT)]
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

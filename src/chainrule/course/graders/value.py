@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from chainrule.course.graders.difference import difference, is_number, show
-from chainrule.course.graders.grader import NOT_YET, Grader, Verdict
+from chainrule.course.graders.grader import NOT_YET, Grader, Verdict, fault
 
 _SLIPS: dict[str, Callable[[float], float]] = {
     "write the probability, not per cent": lambda right: 100 * right,
@@ -50,6 +50,14 @@ class Value(Grader):
         if answer is ...:
             return NOT_YET
         right = self.value(self.answer)
+        try:
+            return self._graded(answer, right)
+        except OverflowError:
+            return Verdict("wrong", "the number is too large")
+        except Exception as error:  # an object of a student's class may do anything
+            return Verdict("wrong", fault(error))
+
+    def _graded(self, answer: Any, right: Any) -> Verdict:
         said = self._difference(answer, right)
         if not said:
             return Verdict("right")
@@ -69,7 +77,7 @@ class Value(Grader):
                     return slip
             if math.isnan(answer):
                 return "nan is no number"
-        if not _is_whole(right) and not isinstance(answer, str) and _is_rounded(answer, right):
+        if not _is_whole(right) and _is_rounded(answer, right):
             return f"this is rounded too much: {self._rule(right)}"
         if is_number(right) and is_number(answer):
             close = f", but close: {self._rule(right)}" if abs(answer - right) < _CLOSE * abs(right) else ""
@@ -105,7 +113,8 @@ def _is_rounded(answer: Any, right: Any) -> bool:
         given, exact = np.asarray(answer, np.float64), np.asarray(right, np.float64)
     except (TypeError, ValueError):
         return False
-    if given.shape != exact.shape or not np.isfinite(given).all():
+    is_text = np.asarray(answer).dtype.kind in "US"  # which NumPy reads as numbers
+    if is_text or given.shape != exact.shape or not np.isfinite(given).all():
         return False
     digits = (len(f"{one:.12f}".rstrip("0").partition(".")[2]) for one in given.flat)
     pairs = zip(given.flat, exact.flat, digits, strict=True)
