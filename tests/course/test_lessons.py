@@ -18,7 +18,7 @@ from chainrule.course.answers import blanks
 from chainrule.course.graders.claim import Claim
 from chainrule.course.graders.grader import filled
 from chainrule.course.lesson import lesson_paths
-from chainrule.course.markdown import Prose
+from chainrule.course.markdown import Code, Prose
 from chainrule.course.notebook import notebook
 
 ROOT = Path(__file__).parents[2]
@@ -110,7 +110,9 @@ def test_the_cells_for_answers_of_its_notebook_run(
     names: dict[str, Any] = {"__name__": "notebook"}
     for cell in made["cells"]:
         source = "".join(cell["source"])
-        if cell["cell_type"] == "code" and not source.startswith("!"):
+        if source.startswith("!"):
+            assert not set("{}$") & set(source), "Jupyter would replace these by values of Python"
+        elif cell["cell_type"] == "code":
             assert cell["outputs"] == []
             code = compile(source, cell["id"], "exec")
             if "lesson" in source:  # the others are the code of the lesson, which is run above
@@ -129,6 +131,11 @@ def test_its_notebook_runs_in_jupyter(number: int, tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("PYTHONPATH", str(Path(cr.__file__).parents[1]))
     opened: Any = nbformat.reads(json.dumps(notebook(cr.lesson(number))), as_version=4)
     nbformat.validate(opened)
+    commands = [cell for cell in opened.cells if cell.source.startswith("!")]
+    for cell in commands:  # a command that fails is no error of a notebook
+        cell.source = "\n".join(f"{line}\nassert _exit_code == 0, {line!r}" for line in cell.source.splitlines())
+    has_commands = any(isinstance(part, Code) and part.language == "sh" for part in cr.lesson(number).parts)
+    assert bool(commands) == has_commands
     where = {"metadata": {"path": str(tmp_path)}}
     nbclient.NotebookClient(opened, timeout=600, kernel_name="python3", resources=where).execute()
     outputs = [output for cell in opened.cells if cell.cell_type == "code" for output in cell.outputs]
