@@ -24,8 +24,9 @@ say what a block is:
     python shared     the same, and exercises use its names. It runs at every grading, so it takes little time.
     python exercises  makes what the exercises need, and no reader sees it. It draws from `student_rng`, which
                       differs from student to student. Names of data without a leading underscore are given to the
-                      student; references and wrong functions are called _so. A list of lines named `corpus`, here
-                      or in a shared block, is also the file corpus.txt of the student's folder.
+                      student; references and wrong functions are called _so. Here and in a shared block, every list
+                      of strings, be they lines or single words, is also a file of the student's folder: `corpus`
+                      is corpus.txt, with a string on each line. With a leading underscore it is none.
     sh                commands, each on a line that begins with `chainrule`; a backslash continues a line.
     output            what the block above it prints. `python docs/update_lessons.py` writes it, a test compares.
     exercise          how an answer is graded, in TOML; it ends an exercise.
@@ -49,8 +50,12 @@ nothing that code can compute is typed twice:
     ]
     ```
 
+A number may be off by 0.5 %, in a list by 0.5 % of the largest; whole numbers have to be equal. Another `tolerance`
+needs a reason, in a comment beside it.
+
 The other kinds take `code`, the blank that the student fills: a definition whose body is `raise
-NotImplementedError`, with the imports that it needs. `wrong` has functions or classes as values.
+NotImplementedError`, with the imports that it needs. `wrong` has functions or classes as values, and for a claim
+the names that a student may give.
 
     kind = "function" reference = "_f"; inputs = "(rng.normal(size=3),)" draws arguments from `rng`. Return a
                       dict of the steps in order, and the first step that differs is named.
@@ -60,7 +65,8 @@ NotImplementedError`, with the imports that it needs. `wrong` has functions or c
                       `own_model.OwnModel`. train, test = lists of texts; peers = { "name" = "model" };
                       beats = "name". The laws of language models are checked.
     kind = "claim"    a function of a folder that returns (cr.compare(...), "name of the better model").
-                      models = ["name", "name"]. The interval of the difference has to exclude 0.
+                      models = ["name", "name"]; the comparison may have more. The interval of the difference of
+                      these two has to exclude 0.
 
 Every kind takes `hint`, which follows any other wrong answer. tests/course/solutions/NN.py has the right answers
 under the names of the blanks. The tests run the blocks, grade solutions and blanks, and see that each known wrong

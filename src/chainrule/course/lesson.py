@@ -99,7 +99,11 @@ class Lesson:
 
     @property
     def texts(self) -> dict[str, list[str]]:
-        """The texts of the lesson, by the names of their files: each list of lines that it names."""
+        """The texts of the lesson, by the names of their files.
+
+        Every list of strings that a shared block or one for exercises names, be they lines or single words, is a
+        file: `corpus` is corpus.txt. A name with a leading underscore is none.
+        """
         names = {key: value for key, value in self._namespaces[0].items() if key[0] != "_"}
         return {f"{key}.txt": list(value) for key, value in names.items() if _is_text(value)}
 
