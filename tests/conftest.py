@@ -7,6 +7,7 @@ belongs to the fast run; the other tests are marked `slow` (choose_fast.py write
 from __future__ import annotations
 
 import os
+import signal
 import tomllib
 from collections import defaultdict
 from pathlib import Path
@@ -17,6 +18,10 @@ from hypothesis import settings
 
 # Several tests run at once, a process each: threads of threads would wait for each other most of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A shell starts what it runs in the background with SIGINT ignored; tests send it to the processes they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHARING = ("tests/serve/", "tests/report/")
 """Folders of tests whose fixtures take seconds to make: one process runs all of them."""
