@@ -7,6 +7,7 @@ In reading order:
     drafts.py      guesses at the next tokens: by another model, or copied from the text itself
     speculative.py sampling in which a model checks such guesses, several tokens at a time
     beam.py        beam search from any state
+    tree.py        the tree of a beam search, step by step, and its picture
     healing.py     prompts that stop inside a token
     generate.py    `generate`, `stream`: a prompt in, text out
     replies.py     replies to prompts, by a model that was tuned to give them

@@ -1,4 +1,4 @@
-"""Small pictures as the text of SVG files: curves over two axes, and tables of numbers as coloured cells.
+"""Small pictures as the text of SVG files: curves over two axes, tables of numbers as coloured cells, and trees.
 
 >>> squares = [(1, 1), (2, 4), (3, 9)]
 >>> picture = curves_picture("squares", [("x²", squares)], linear_axis("x", [1, 3]), linear_axis("x²", [0, 9]))
@@ -33,6 +33,9 @@ _STYLE = """
 .chainrule-picture .frame { fill: none; stroke: #c3cad2; stroke-width: 1 }
 .chainrule-picture .weight { fill: #2456a6 }
 .chainrule-picture .negative { fill: #c8372d }
+.chainrule-picture .box { fill: #dce8f7; stroke: #3d6ea8; stroke-width: 1.3 }
+.chainrule-picture .edge { fill: none; stroke: #48535f; stroke-width: 1.5 }
+.chainrule-picture .weak { opacity: 0.45 }
 @media (prefers-color-scheme: dark) {
   .chainrule-picture .paper { fill: #14181d }
   .chainrule-picture text { fill: #e4e8ec }
@@ -42,23 +45,36 @@ _STYLE = """
   .chainrule-picture .frame { stroke: #46505b }
   .chainrule-picture .weight { fill: #7fb2ff }
   .chainrule-picture .negative { fill: #ff8a80 }
+  .chainrule-picture .box { fill: #24364b; stroke: #7fb2ff }
+  .chainrule-picture .edge { stroke: #9aa5b1 }
 }
 """
 
 
-def svg(title: str, width: float, height: float, lines: Iterable[str]) -> str:
+class Picture(str):
+    """The text of an SVG file, which a notebook shows as the picture."""
+
+    __slots__ = ()
+
+    def _repr_svg_(self) -> str:
+        return str(self)
+
+
+def svg(title: str, width: float, height: float, lines: Iterable[str]) -> Picture:
     """Return the text of an SVG file of that size, on paper that is dark where the reader prefers it."""
     size = f'width="{width:.0f}" height="{height:.0f}"'
     box = f'viewBox="0 0 {width:.0f} {height:.0f}"'
-    return "\n".join(
-        [
-            f'<svg class="chainrule-picture" xmlns="http://www.w3.org/2000/svg" {box} {size} role="img">',
-            f"<title>{escape(title)}</title>",
-            f"<style>{_STYLE}</style>",
-            f'<rect class="paper" {size}/>',
-            *lines,
-            "</svg>\n",
-        ]
+    return Picture(
+        "\n".join(
+            [
+                f'<svg class="chainrule-picture" xmlns="http://www.w3.org/2000/svg" {box} {size} role="img">',
+                f"<title>{escape(title)}</title>",
+                f"<style>{_STYLE}</style>",
+                f'<rect class="paper" {size}/>',
+                *lines,
+                "</svg>\n",
+            ]
+        )
     )
 
 
@@ -110,7 +126,7 @@ def curves_picture(
     x: Axis,
     y: Axis,
     tip: Callable[[str, Point], str] = lambda name, at: f"{name}: {at[0]:g}, {at[1]:.4g}",
-) -> str:
+) -> Picture:
     """Return a picture of curves with their names below; on an axis by logarithms only values above 0 are drawn."""
     below = _HEIGHT - _BOTTOM
 
@@ -171,7 +187,7 @@ class Cells:
     """What the pointer shows of a cell, from its row, its column and its number."""
 
 
-def cells_picture(title: str, tables: Sequence[Cells]) -> str:
+def cells_picture(title: str, tables: Sequence[Cells]) -> Picture:
     """Return a picture of tables, one below the other."""
     panels: list[str] = []
     top, widest = 8.0, 240.0
@@ -229,3 +245,77 @@ def _short(name: str) -> str:
     """Return a label, cut if it is long."""
     name = name.strip() or "␣"
     return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
+
+
+# -- trees ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A node of a tree with all that grows from it."""
+
+    label: str
+    note: str = ""
+    """What is written small in the box, below the label."""
+    children: Sequence[Branch] = ()
+    is_weak: bool = False
+    """True if the node is drawn pale, such as a hypothesis that a search drops."""
+
+
+def tree_picture(title: str, roots: Sequence[Branch], *, upward: bool = False) -> Picture:
+    """Return a picture of trees that grow to the right; `upward`, the leaves stand at the bottom, in one row.
+
+    >>> love = Branch("lo", "2 times", [Branch("l"), Branch("o")])
+    >>> tree_picture("merges", [love], upward=True).count('class="edge')
+    2
+    """
+    boxes: list[tuple[Branch, float, int]] = []  # each with its place among the leaves, and its level
+    edges: list[tuple[int, int]] = []
+    leaves = 0
+
+    def place(branch: Branch, depth: int) -> int:
+        nonlocal leaves
+        children = [place(child, depth + 1) for child in branch.children]
+        across = sum(boxes[child][1] for child in (children[0], children[-1])) / 2 if children else float(leaves)
+        leaves += not children
+        level = max((boxes[child][2] + 1 for child in children), default=0) if upward else depth
+        boxes.append((branch, across, level))
+        edges.extend((len(boxes) - 1, child) for child in children)
+        return len(boxes) - 1
+
+    for root in roots:
+        place(root, 0)
+    letters = max(len(_short(text)) for branch, *_ in boxes for text in (branch.label, branch.note))
+    wide, tall, levels = 18 + _LETTER * letters, 40.0, 1 + max(level for *_, level in boxes)
+    across, along = (wide + 10, tall + 24) if upward else (tall + 10, wide + 36)
+
+    def centre(number: int) -> Point:
+        _, at, level = boxes[number]
+        if upward:
+            return 8 + wide / 2 + at * across, 36 + tall / 2 + (levels - 1 - level) * along
+        return 8 + wide / 2 + level * along, 36 + tall / 2 + at * across
+
+    lines = [f'<text class="title" x="8" y="20">{escape(title)}</text>']
+    for parent, child in edges:
+        (x0, y0), (x1, y1) = centre(parent), centre(child)
+        (x0, y0, x1, y1) = (
+            (x0, y0 + tall / 2, x1, y1 - tall / 2) if upward else (x0 + wide / 2, y0, x1 - wide / 2, y1)
+        )
+        middle = f"{x0:.1f} {(y0 + y1) / 2:.1f} {x1:.1f} {(y0 + y1) / 2:.1f}"
+        if not upward:
+            middle = f"{(x0 + x1) / 2:.1f} {y0:.1f} {(x0 + x1) / 2:.1f} {y1:.1f}"
+        kind = "edge weak" if boxes[child][0].is_weak else "edge"
+        lines.append(f'<path class="{kind}" d="M{x0:.1f} {y0:.1f} C{middle} {x1:.1f} {y1:.1f}"/>')
+    for number, (branch, *_) in enumerate(boxes):
+        x, y = centre(number)
+        size = f'width="{wide:.1f}" height="{tall:.1f}" rx="6"'
+        lines.append(f'<g class="{"weak" if branch.is_weak else "kept"}" text-anchor="middle">')
+        lines.append(f'<rect class="box" x="{x - wide / 2:.1f}" y="{y - tall / 2:.1f}" {size}/>')
+        lines.append(
+            f'<text x="{x:.1f}" y="{y + (-2 if branch.note else 4.5):.1f}">{escape(_short(branch.label))}</text>'
+        )
+        if branch.note:
+            lines.append(f'<text class="count" x="{x:.1f}" y="{y + 13:.1f}">{escape(branch.note)}</text>')
+        lines.append("</g>")
+    width, height = (leaves * across, levels * along) if upward else (levels * along, leaves * across)
+    return svg(title, max(width + 8, 24 + _LETTER * 1.2 * len(title)), height + 36, lines)

@@ -10,12 +10,12 @@ import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from chainrule.arrays import PAD, array_namespace, to_numpy
+from chainrule.arrays import array_namespace, to_numpy
 from chainrule.contract.lm import LanguageModel, State
-from chainrule.decode.generate import context_of, end_of, prompt_ids, text_only
+from chainrule.decode.generate import context_of, prompt_ids, text_only
 from chainrule.decode.sample import scores_for
 from chainrule.decode.strategies import normalised
-from chainrule.decode.top import top_k
+from chainrule.decode.tree import grow_tree
 from chainrule.serve.api.answers import find_model
 from chainrule.serve.api.pieces import as_json, check_entries, in_pieces, off_loop
 from chainrule.serve.api.schemas import BeamRequest, NextRequest, ScoreRequest
@@ -149,54 +149,10 @@ def read_in_parts(lm: LanguageModel, ids: Sequence[int]) -> Generator[Any, None,
 
 
 def beam_tree(lm: LanguageModel, prompt: str, width: int, steps: int) -> Iterator[Any]:
-    """Yield PAUSE after each step of a beam search with the ending "best" (decode/beam.py), then its tree.
-
-    A node has the number of its parent, its token and the text that it adds, ln p of the whole hypothesis, its
-    step, and whether it was kept: the `width` best of each step are. A node whose token ends the text is finished.
-    """
-    end, never = end_of(lm), () if lm.tokenizer.unk is None else (lm.tokenizer.unk,)
+    """Yield PAUSE after each step of a beam search, then its tree (decode/tree.py)."""
     read = prompt_ids(lm, context_of(lm, prompt))
     state = yield from read_in_parts(lm, read)
-    nodes: list[dict[str, Any]] = []
-    finished: list[dict[str, Any]] = []
-    live: list[tuple[dict[str, Any] | None, list[int]]] = [(None, [])]  # the last node of each, and its tokens
-    for step in range(steps):
-        log_probs_BV = to_numpy(lm.next_log_probs(state)).astype(np.float64)
-        log_probs_BV[:, list(never)] = -math.inf
-        values, tokens = map(to_numpy, top_k(log_probs_BV, min(width, log_probs_BV.shape[1])))
-        found = []
-        for row, (parent, ids) in enumerate(live):
-            total = 0.0 if parent is None else parent["log_prob"]
-            for value, token in zip(values[row].tolist(), tokens[row].tolist(), strict=True):
-                if token == PAD or value == -math.inf:
-                    continue
-                text = lm.tokenizer.continuation([*read, *ids][-NEARBY:], [token])
-                node: dict[str, Any] = {
-                    "id": len(nodes),
-                    "parent": None if parent is None else parent["id"],
-                    "step": step,
-                    "token": token,
-                    "text": "" if token == end else text,
-                    "log_prob": total + value,
-                    "kept": False,
-                    "finished": token == end,
-                }
-                nodes.append(node)
-                found.append((node, ids, row))
-        found.sort(key=lambda one: -one[0]["log_prob"])
-        rows, live = [], []
-        for node, ids, row in found[:width]:
-            node["kept"] = True
-            if node["finished"]:
-                finished.append(node)
-            else:
-                rows.append(row)
-                live.append((node, [*ids, node["token"]]))
+    for found in grow_tree(lm, state, read, width, steps):
+        tree = found
         yield PAUSE
-        if not live or len(finished) >= width:
-            break
-        last_BT = np.asarray([ids[-1:] for _, ids in live], dtype=np.int64)
-        state = lm.extend(state.select(np.asarray(rows)), last_BT)
-    ends = [*finished, *(node for node, _ in live if node is not None)]
-    best = sorted(ends, key=lambda node: -node["log_prob"] / (node["step"] + 1))
-    yield {"nodes": nodes, "best": [node["id"] for node in best]}
+    yield tree
