@@ -21,7 +21,7 @@ def for_readers(app: Sphinx, docname: str, source: list[str]) -> None:
     path = Path(app.env.doc2path(docname))
     if path.parent.name == "lessons":
         lesson = Lesson(path)
-        title, _, rest = lesson.markdown().partition("\n")
+        title, _, rest = lesson.markdown(drawn=True).partition("\n")
         source[0] = f"{title}\n{NOTE.format(number=lesson.number)}{rest}"
 
 

@@ -1,7 +1,8 @@
 """The course: lessons that are read, run and graded.
 
     lessons/        a Markdown file for each lesson
-    markdown.py     such a file, divided into prose, code and exercises
+    markdown.py     such a file, divided into prose, code, cards and exercises
+    cards.py        textbook cards: a formula, sliders, and what chainrule computes for them
     graders/        the kinds of exercises
     lesson.py       a lesson: its text, the data of a student, grades
     answers.py      the folder of a student: texts, answers.py with blanks, what is right
@@ -30,6 +31,19 @@ say what a block is:
     sh                commands, each on a line that begins with `chainrule`; a backslash continues a line.
     output            what the block above it prints. `python docs/update_lessons.py` writes it, a test compares.
     exercise          how an answer is graded, in TOML; it ends an exercise.
+
+A ```card block is a textbook card, in TOML. The page has its sliders; elsewhere they stand as they do at first.
+
+    title = "Add k"
+    formula = "p(w | c) = (count(c w) + k) / (count(c) + k |V|)"
+    symbols = { "k" = "what is added to every count" }
+    sliders = { k = [0.01, 2.0, 0.01, 1.0] }   # lowest, highest, step, at first; whole numbers if the step is one
+    setup = "import chainrule as cr"           # runs once, so it may train a small model
+    code = "cr.train(..., k=k)"                # runs for each place of the sliders
+
+The last line of `code` is what the card shows: a dict of numbers, which have bars if all are between 0 and 1, or
+what a notebook would draw as SVG, such as cr.explain(network, text) or a picture of system/pictures.py. A card may
+use the names of shared blocks, and no others.
 
 A link such as [Tokens](view:tokens?text=love+cats) opens a view of the server's page (chainrule serve --learn) in
 that state; elsewhere only its words are shown. A link to another lesson is [Lesson 4](04-never-seen.md).

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from chainrule.course.cards import Card, to_markdown
 from chainrule.course.graders import grader_of
 from chainrule.course.graders.difference import show
 from chainrule.course.graders.grader import NOT_YET, Grader, State, filled
@@ -65,6 +66,8 @@ class Lesson:
             )
         self.title, self.time = head.groups()
         self.exercises = [part for part in self.parts if isinstance(part, Exercise)]
+        self.cards = [part for part in self.parts if isinstance(part, Card)]
+        self._names_of_cards: dict[int, dict[str, Any]] = {}
 
     def __repr__(self) -> str:
         return f"<lesson {self.number}: {self.title}, {len(self.exercises)} exercises>"
@@ -150,13 +153,31 @@ class Lesson:
         (one,) = (one for one in self.exercises if one.id == exercise)
         return Grade(one.id, one.title, one.points, *NOT_YET)
 
-    def markdown(self) -> str:
-        """Return the text for a reader: without the code and the tables that only graders need."""
-        return "\n\n".join(filter(None, map(self._markdown, self.parts))) + "\n"
+    def show_card(self, number: int, values: Mapping[str, float] | None = None) -> dict[str, float] | str:
+        """Return what a card shows, counted from 1: numbers by their labels, or a picture as the text of an SVG."""
+        if not 1 <= number <= len(self.cards):
+            raise CourseError(
+                f"lesson {self.number} has no card {number}: the number of its cards is {len(self.cards)}"
+            )
+        card = self.cards[number - 1]
+        if number not in self._names_of_cards:
+            names = dict(self._namespaces[0])
+            exec(compile(card.setup, card.title, "exec"), names)
+            self._names_of_cards[number] = names
+        return card.show(self._names_of_cards[number], values or {})
 
-    def _markdown(self, part: Part) -> str:
+    def markdown(self, *, drawn: bool = False) -> str:
+        """Return the text for a reader: without the code and the tables that only graders need.
+
+        With `drawn`, the cards have their numbers and pictures, which takes a few seconds.
+        """
+        return "\n\n".join(filter(None, (self._markdown(part, drawn) for part in self.parts))) + "\n"
+
+    def _markdown(self, part: Part, drawn: bool) -> str:
         if isinstance(part, Prose):
             return self.filled(part.text)
+        if isinstance(part, Card):
+            return to_markdown(part, self.show_card(self.cards.index(part) + 1) if drawn else None)
         if isinstance(part, Exercise):
             blank = f"```python\n{self.graders[part.id].blank}\n```"
             given = (

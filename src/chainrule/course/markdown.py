@@ -1,4 +1,4 @@
-"""A lesson as it is written: Markdown, divided into prose, code and exercises."""
+"""A lesson as it is written: Markdown, divided into prose, code, cards and exercises."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from markdown_it import MarkdownIt
 
+from chainrule.course.cards import Card
 from chainrule.errors import CourseError
 
 VIEW_LINK = re.compile(r"\[([^\]\n]+)\]\(view:([^)\s]+)\)")
@@ -57,7 +58,7 @@ class Exercise:
         return f"Exercise {self.id} {'★' * self.points} {self.title}"
 
 
-Part: TypeAlias = Prose | Code | Exercise
+Part: TypeAlias = Prose | Code | Card | Exercise
 
 
 def parts_of(text: str, name: str) -> list[Part]:
@@ -86,6 +87,10 @@ def parts_of(text: str, name: str) -> list[Part]:
             spec = _table(content, f"{name}, line {first + 1}")
             parts.append(Exercise(heading[1], heading[3], len(heading[2]), prose(first), spec, first + 1))
             heading, start = None, after
+        elif info[0] == "card" and heading is None:
+            parts.append(Prose(prose(first)))
+            parts.append(_card(content, f"{name}, line {first + 1}", first + 1))
+            start = after
         elif info[0] in ("python", "sh") and heading is None:
             parts.append(Prose(prose(first)))
             parts.append(Code(info[0], info[1], content, first + 1))
@@ -144,6 +149,17 @@ def _blocks(text: str) -> Iterator[tuple[str, int, int, list[str], str]]:
     for token in MarkdownIt("commonmark").parse(text):
         if token.type in ("heading_open", "fence") and token.level == 0 and token.map is not None:
             yield token.type, token.map[0], token.map[1], [*token.info.split(), ""], token.content
+
+
+def _card(text: str, where: str, line: int) -> Card:
+    try:
+        card = Card(line=line, **_table(text, where))
+        card.check()
+    except TypeError as error:
+        raise CourseError(f"{where}: {str(error).partition('__init__() ')[2]}") from error
+    except CourseError as error:
+        raise CourseError(f"{where}: {error}") from error
+    return card
 
 
 def _table(text: str, where: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from chainrule.course.cards import Card
 from chainrule.course.lesson import Lesson
 from chainrule.course.markdown import Code, Exercise, Part
 
@@ -29,6 +30,8 @@ def _cells(lesson: Lesson, part: Part) -> list[tuple[str, str]]:
         grader = lesson.graders[part.id]
         answer = f'{grader.blank}\n\nlesson.check("{part.id}", {grader.name})'
         return [("markdown", f"### {part.heading}\n\n{lesson.filled(part.question)}"), ("code", answer)]
+    if isinstance(part, Card):
+        return [("markdown", part.introduction), ("code", part.source.rstrip())]
     if not isinstance(part, Code):
         return [("markdown", lesson.filled(part.text))]
     if part.role == "exercises":

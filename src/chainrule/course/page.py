@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 
+from chainrule.course.cards import Card
 from chainrule.course.lesson import Lesson
 from chainrule.course.markdown import Code, Exercise, Prose
 
@@ -19,9 +20,9 @@ _LONGEST = 6000  # characters of the data of a student that are shown
 
 
 def page_parts(lesson: Lesson) -> Iterator[dict[str, Any]]:
-    """Yield the parts of a lesson, as JSON has them: {"html"}, or {"id", "heading", "html", "is_typed", "code"}.
+    """Yield the parts of a lesson, as JSON has them: {"html"}, {"card", "title", "sliders", ...} or {"id", ...}.
 
-    An exercise has no answer in it, and no hint.
+    An exercise has no answer in it, and no hint. What a card shows is asked for by its number.
     """
     for part in lesson.parts:
         if isinstance(part, Exercise):
@@ -34,6 +35,15 @@ def page_parts(lesson: Lesson) -> Iterator[dict[str, Any]]:
                 "html": to_html(lesson.filled(part.question, live=True)),
                 "is_typed": grader.is_typed,
                 "code": "" if grader.is_typed else grader.blank,
+            }
+        elif isinstance(part, Card):
+            yield {
+                "card": lesson.cards.index(part) + 1,
+                "title": part.title,
+                "formula": part.formula.strip(),
+                "symbols": [*part.symbols.items()],
+                "sliders": [vars(one) for one in part.settings],
+                "code": part.source.rstrip(),
             }
         elif isinstance(part, Prose):
             yield {"html": to_html(lesson.filled(part.text, live=True))}

@@ -18,6 +18,8 @@ Result = TypeVar("Result")
 
 MOST_KEPT = 64
 """How many lessons are kept, each with the data of one student."""
+MOST_SHOWN = 256
+"""How many numbers or pictures of cards are kept, for places of sliders."""
 MOST_WAITING = 64
 """Requests that may wait: a lesson is read again for each student, which takes up to a second or two."""
 
@@ -36,6 +38,7 @@ class Lessons:
         self._waiting = 0
         self._kept = lru_cache(MOST_KEPT)(lambda number, student: Lesson(lesson_paths()[number], student))
         self._pages = lru_cache(MOST_KEPT)(lambda number, student: self._page(self.find(number, student)))
+        self._shown = lru_cache(MOST_SHOWN)(lambda number, card, *v: self.find(number).show_card(card, dict(v)))
 
     async def listed(self) -> list[dict[str, Any]]:
         """Return what each lesson is called, and its exercises."""
@@ -45,6 +48,11 @@ class Lessons:
     async def page(self, number: int, student: str) -> dict[str, Any]:
         """Return a lesson for a reader."""
         return await self._work(lambda: self._pages(number, student))
+
+    async def card(self, number: int, card: int, values: dict[str, float]) -> dict[str, Any]:
+        """Return what a card shows for these places of its sliders: numbers by their labels, or a picture."""
+        found = await self._work(lambda: self._shown(number, card, *sorted(values.items())))
+        return {"svg": found} if isinstance(found, str) else {"numbers": found}
 
     async def check(self, number: int, student: str, exercise: str, text: str) -> Grade:
         """Grade what a student typed as the answer to an exercise."""

@@ -8,7 +8,8 @@ norm.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from xml.sax.saxutils import escape
 
@@ -24,6 +25,7 @@ from chainrule.explanation.pictures.layout import (
     lay_out,
     shape_text,
 )
+from chainrule.system.pictures import Picture as Svg
 
 _BESIDE = 5.0  # the distance between the forward and the backward arrow of an edge
 _ROUND = 10.0  # the radius of a corner
@@ -45,6 +47,21 @@ _STYLE = """
 .chainrule-graph .gradient { font-size: 11px; fill: #c8372d; text-anchor: start }
 .chainrule-graph .parameter .gradient { text-anchor: middle }
 .chainrule-graph .legend { font-size: 12px; text-anchor: start }
+.chainrule-graph .paper { fill: #ffffff }
+.chainrule-graph .popped { opacity: 0.4 }
+@media (prefers-color-scheme: dark) {
+  .chainrule-graph .paper { fill: #14181d }
+  .chainrule-graph text { fill: #e4e8ec }
+  .chainrule-graph .band { fill: #1c2229 }
+  .chainrule-graph .step { fill: #9aa5b1 }
+  .chainrule-graph .module rect { fill: #24364b; stroke: #7fb2ff }
+  .chainrule-graph .parameter rect { fill: #3a3016; stroke: #d5a93a }
+  .chainrule-graph .value rect { fill: #14181d; stroke: #9aa5b1 }
+  .chainrule-graph .forward { stroke: #9aa5b1 }
+  .chainrule-graph .shape { fill: #b4bdc7 }
+  .chainrule-graph .backward { stroke: #ff7a70 }
+  .chainrule-graph .gradient { fill: #ff8a80 }
+}
 """
 _MARKERS = "".join(
     f'<marker id="chainrule-{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
@@ -53,8 +70,36 @@ _MARKERS = "".join(
 )
 
 
-def to_svg(graph: Graph, title: str = "") -> str:
-    """The picture of a graph, as the text of an SVG file."""
+def tape_picture(graph: Graph, step: int) -> Svg:
+    """The picture of a tape after so many steps: it fills module by module, and the backward pass empties it again.
+
+    >>> import numpy as np
+    >>> from chainrule.autodiff import Parameter, Sum, Tanh, Tape
+    >>> from chainrule.explanation.pictures.graph import differentiate
+    >>> with Tape() as tape:
+    ...     loss = Sum().apply_fwd(Tanh().apply_fwd(Parameter("w", np.ones(2))))
+    ...     graph = differentiate(tape)
+    >>> import re
+    >>> [re.search("tape: ([^<]*)", tape_picture(graph, step))[1] for step in (1, 2, 3, 4)]
+    ['Tanh', 'Tanh, Sum', 'Tanh', 'empty']
+    """
+    modules = [place for place, node in enumerate(graph.nodes) if node.kind == "module"]
+    applied = modules[:step]
+    popped = modules[2 * len(modules) - step :] if step > len(modules) else []
+    edges = tuple(edge if edge.taker in popped else replace(edge, gradient=None) for edge in graph.edges)
+    # a gradient is complete when all modules that use the value are popped
+    is_done = [bool(popped) and all(edge.taker in popped for edge in uses) for uses in graph.uses]
+    nodes = tuple(
+        node if done else replace(node, gradient=None) for node, done in zip(graph.nodes, is_done, strict=True)
+    )
+    on_tape = ", ".join(graph.nodes[place].name for place in applied if place not in popped) or "empty"
+    used = {edge.giver for edge in edges if edge.taker in applied}
+    hidden = {place for place in range(len(nodes)) if place not in used and place not in applied}
+    return to_svg(Graph(nodes, edges), f"tape: {on_tape}", hidden=hidden, pale=popped)
+
+
+def to_svg(graph: Graph, title: str = "", *, hidden: Collection[int] = (), pale: Collection[int] = ()) -> Svg:
+    """The picture of a graph, as the text of an SVG file; some nodes may be hidden or pale."""
     picture, thickness = lay_out(graph), _thickness(graph.edges)
     width = max(picture.width, LETTER * 1.3 * len(title) + 2 * MARGIN, _LEAST)
     height = picture.height + _TITLE + _LEGEND
@@ -65,22 +110,27 @@ def to_svg(graph: Graph, title: str = "") -> str:
         f"<title>{escape(title or 'a computation graph')}</title>",
         f"<style>{_STYLE}</style>",
         f"<defs>{_MARKERS}</defs>",
-        f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
+        f'<rect class="paper" width="{width:.0f}" height="{height:.0f}"/>',
         f'<text class="title" x="{MARGIN}" y="24">{escape(title)}</text>',
         f'<g transform="translate({aside:.1f} {_TITLE})">',
         *_steps(picture),
-        *(_arrow(way, "forward") for _, way in picture.ways),
+        *(_arrow(way, "forward") for edge, way in picture.ways if edge.taker not in hidden),
         *(
             _arrow(_beside(way)[::-1], "backward", thickness(edge.gradient))
             for edge, way in picture.ways
             if edge.gradient is not None
         ),
-        *(line for box in picture.boxes.values() for line in _box(graph, box, thickness)),
+        *(
+            line
+            for place, box in picture.boxes.items()
+            if place not in hidden
+            for line in ('<g class="popped">' if place in pale else "<g>", *_box(graph, box, thickness), "</g>")
+        ),
         "</g>",
         *_legend(height - _LEGEND / 2),
         "</svg>",
     ]
-    return "\n".join(lines) + "\n"
+    return Svg("\n".join(lines) + "\n")
 
 
 def _steps(picture: Picture) -> Iterator[str]:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from chainrule.serve.api.pieces import as_json
-from chainrule.serve.api.schemas import LONGEST_STUDENT, CheckRequest
+from chainrule.serve.api.schemas import LONGEST_STUDENT, CardRequest, CheckRequest
 from chainrule.serve.lessons import Lessons
 
 router = APIRouter()
@@ -29,6 +29,13 @@ async def one_lesson(
     """Return a lesson as HTML, in parts; `student` gives other data to each student."""
     lessons: Lessons = request.app.state.lessons
     return await as_json(await lessons.page(number, student))
+
+
+@router.post("/v1/lessons/card")
+async def card(body: CardRequest, request: Request) -> Response:
+    """Return what a card of a lesson shows: numbers by their labels, or a picture as the text of an SVG."""
+    lessons: Lessons = request.app.state.lessons
+    return await as_json(await lessons.card(body.lesson, body.card, body.values))
 
 
 @router.post("/v1/lessons/check")

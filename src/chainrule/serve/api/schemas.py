@@ -345,6 +345,15 @@ class InsideRequest(Asked):
     """Of an encoder-decoder: the target for which to show where it looks; None: its own translation."""
 
 
+class CardRequest(BaseModel):
+    """The body of /v1/lessons/card."""
+
+    lesson: Annotated[int, Field(ge=0, le=1000)]
+    card: Annotated[int, Field(ge=1, le=100)]
+    values: Annotated[dict[str, Annotated[float, Field(allow_inf_nan=False)]], Field(max_length=10)] = {}
+    """The places of the sliders; those that are left out stand as they do at first."""
+
+
 class CheckRequest(BaseModel):
     """The body of /v1/lessons/check."""
 

@@ -1,5 +1,6 @@
 // Learn: the lessons of the course. Views open between their paragraphs, and typed answers are graded.
 import { get, load, post } from "../api.js";
+import { card } from "../cards.js";
 import { NEEDS, isPossible, missing } from "../needs.js";
 import { attempt, debounced, el, field, newId, say } from "../parts.js";
 
@@ -36,7 +37,7 @@ async function showLesson(root, state) {
   const [lesson, { data }] = await Promise.all([get(`/v1/lessons/${encodeURIComponent(state.lesson)}${query}`), get("/v1/lessons")]);
   const place = data.findIndex((one) => one.number === lesson.number);
   const link = (to, words) => to && el("a", { href: addressOf(to.number, state.student) }, `${words}: ${to.title}`);
-  const text = el("article", { class: "lesson" }, lesson.parts.map((part) => (part.id ? exercise(lesson, part) : htmlOf(part))));
+  const text = el("article", { class: "lesson" }, lesson.parts.map((part) => (part.id ? exercise(lesson, part) : part.card ? card(lesson, part) : htmlOf(part))));
   for (const other of text.querySelectorAll("a[href^='#/learn?lesson=']")) other.href = addressOf(other.href.split("=").at(-1), state.student);
   root.append(
     el("p", { class: "small" }, el("a", { href: `#/learn${query}` }, "All lessons"), lesson.student ? ` · student ${lesson.student}` : ""),
