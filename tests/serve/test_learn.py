@@ -151,6 +151,25 @@ def test_a_model_is_needed_without_lessons(capsys: pytest.CaptureFixture[str]) -
     assert "chainrule serve --learn" in capsys.readouterr().err
 
 
+def test_a_card_shows_what_the_library_computes(learning: Running) -> None:
+    def shown(**body: object) -> httpx2.Response:
+        return httpx2.post(f"{learning.address}/v1/lessons/card", json={"lesson": 4, "card": 1, **body}, timeout=60)
+
+    assert shown(values={"k": 0.5}).json() == {"numbers": cr.lesson(4).show_card(1, {"k": 0.5})}
+    assert shown(lesson=7, card=2, values={"B": 3}).json()["svg"].startswith("<svg")
+    refused = [
+        {"card": 2},
+        {"values": {"k": 9}},
+        {"values": {"x": 1}},
+        {"values": {"k": "1; import os"}},
+        {"card": 0},
+    ]
+    for body in refused:
+        found = shown(**body)
+        assert found.status_code == 400 and "\n" not in found.json()["error"]["message"], body
+    assert shown(lesson=99).status_code == 404
+
+
 # -- the view ---------------------------------------------------------------------------------------------
 
 
@@ -228,6 +247,34 @@ def test_a_view_opens_between_the_paragraphs(opened: Opened) -> None:
     page.click("text=Open by itself")
     opened.settled("read")
     assert opened.params()["text"] == "i love mice"
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_sliders_of_a_card_move_its_numbers_and_its_picture(
+    browser: Any, learning: Running, width: int, scheme: str
+) -> None:
+    opened = Opened(browser, learning, width, scheme)
+    page = opened.go("learn", lesson=7)
+    dials, tree = (
+        page.get_by_role("region", name=name) for name in ("The dials of a sampler", "The tree of a beam")
+    )
+    tree.scroll_into_view_if_needed()
+    image = tree.locator("figure[aria-busy=false] img")
+    image.wait_for()
+    assert image.evaluate("one => one.decode().then(() => one.naturalWidth)") > 200
+    first = image.get_attribute("src")
+    assert image.get_attribute("alt") == "The tree of a beam search: B = 2"
+    tree.get_by_role("slider").focus()
+    page.keyboard.press("ArrowRight")
+    tree.locator("img[alt$='B = 3']").wait_for()
+    assert image.get_attribute("src") != first
+    dials.scroll_into_view_if_needed()
+    dials.get_by_label("T, exactly").fill("0.1")
+    opened.until("document.querySelector('.textbook .figure')?.textContent === '1'")
+    names = ["be", "</s>", "to", "so", "the", "a", "in", "yield", "my", "for", "all others"]
+    assert dials.locator(".name").all_inner_texts() == names
+    assert accessible(page) == []
+    opened.close()
 
 
 def test_a_lesson_says_how_to_get_a_model_that_is_missing(opened: Opened) -> None:
