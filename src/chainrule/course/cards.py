@@ -8,6 +8,7 @@ import io
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 from chainrule.errors import CourseError
@@ -99,7 +100,8 @@ def to_markdown(card: Card, shown: dict[str, float] | str | None) -> str:
     parts = [card.introduction, f"```python\n{card.source}```"]
     if isinstance(shown, str):
         data = base64.b64encode(shown.encode()).decode()
-        parts += [f"![{card.title}](data:image/svg+xml;base64,{data})"]
+        # as HTML, since markdown-it takes no address of such data for that of a picture
+        parts += [f'<p><img alt="{escape(card.title)}" src="data:image/svg+xml;base64,{data}"></p>']
     elif shown:
         rows = [f"| {label} | {number:.4g} |" for label, number in shown.items()]
         parts += ["\n".join(["| shown | value |", "| --- | --: |", *rows])]
