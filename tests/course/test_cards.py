@@ -10,7 +10,6 @@ from xml.etree import ElementTree
 import pytest
 
 import chainrule as cr
-from chainrule.course.cards import Card
 from chainrule.course.lesson import Lesson, lesson_paths
 from chainrule.course.markdown import parts_of
 from chainrule.course.notebook import notebook
@@ -92,7 +91,9 @@ def test_readers_without_sliders_get_the_formula_and_the_code() -> None:
     one = cr.lesson(4)
     (card,) = one.cards
     for text in (one.markdown(), str(notebook(one)["cells"])):
-        assert card.formula in text and "k = 1.0" in text and "smoothing=" in text and "```card" not in text
+        assert (
+            card.formula in text and "def card(k=1.0):" in text and "smoothing=" in text and "```card" not in text
+        )
     drawn = one.markdown(drawn=True)
     assert "| mice | 0.1 |" in drawn and "| mice |" not in one.markdown()
     assert re.search(
@@ -103,13 +104,20 @@ def test_readers_without_sliders_get_the_formula_and_the_code() -> None:
     assert part["sliders"] == [{"name": "k", "low": 0.01, "high": 2.0, "step": 0.01, "value": 1.0}]
 
 
-@pytest.mark.parametrize("number", [10, 11])
-def test_a_card_runs_as_a_cell_of_the_notebook(number: int) -> None:
+@pytest.mark.parametrize("number", [7, 10, 11])
+def test_a_card_is_a_function_that_takes_no_name_from_the_code_below_it(number: int) -> None:
     one = cr.lesson(number)
     names: dict[str, Any] = {}
     for part in one.parts:
-        if getattr(part, "role", "") == "shared" or isinstance(part, Card):
+        if getattr(part, "role", "") == "shared":
             exec(part.source, names)
+    before = dict(names)
+    for place, card in enumerate(one.cards, 1):
+        exec(card.source, names)
+        found = names.pop("card")(**{slider.name: slider.high for slider in card.settings})
+        shown = one.show_card(place, {slider.name: slider.high for slider in card.settings})
+        assert shown == (found if isinstance(found, dict) else found._repr_svg_())
+    assert names == before
 
 
 @pytest.mark.parametrize(

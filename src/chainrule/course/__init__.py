@@ -32,7 +32,7 @@ say what a block is:
     output            what the block above it prints. `python docs/update_lessons.py` writes it, a test compares.
     exercise          how an answer is graded, in TOML; it ends an exercise.
 
-A ```card block is a textbook card, in TOML. The page has its sliders; elsewhere they stand as they do at first.
+A ```card block is a textbook card, in TOML. The page has its sliders; other readers see it as a function of them.
 
     title = "Add k"
     formula = "p(w | c) = (count(c w) + k) / (count(c) + k |V|)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import base64
 import io
+import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
@@ -60,9 +61,12 @@ class Card:
 
     @property
     def source(self) -> str:
-        """The card as code, with the sliders as they stand at first."""
-        values = "".join(f"{one.name} = {one.value}\n" for one in self.settings)
-        return values + "".join(f"{part.strip()}\n" for part in (self.setup, self.code) if part)
+        """The card as a function of its sliders, and a call of it; so it leaves no names behind in a notebook."""
+        lines = self.code.strip().splitlines()
+        last = ast.parse(self.code.strip()).body[-1].lineno - 1
+        lines[last] = f"return {lines[last]}"
+        body = textwrap.indent("\n".join([*self.setup.strip().splitlines(), *lines]), "    ")
+        return f"def card({', '.join(f'{one.name}={one.value}' for one in self.settings)}):\n{body}\n\n\ncard()\n"
 
     @property
     def introduction(self) -> str:
