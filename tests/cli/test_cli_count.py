@@ -72,6 +72,34 @@ def test_what_cannot_be_counted(fails: Fails) -> None:
     assert "order should be" in fails("count", "feedforward", "--orders", "1-2")
 
 
+def test_operations_by_length(run: Run) -> None:
+    small = (
+        "--vocab-size",
+        100,
+        "--set",
+        "layers=1",
+        "--set",
+        "embedding=8",
+        "--set",
+        "hidden=8",
+        "--set",
+        "width=8",
+    )
+    shown = " ".join(run("count", "elman", "transformer", *small, "--lengths", "8-32").out.split())
+    assert "elman 32 184,320 33 " in shown
+    assert "elman, from 16 to 32 tokens: operations grow as length^1.00, products in a row as length^1.0" in shown
+    assert "products in a row as length^0.00, time as length^" in shown
+    found = run("count", "elman", *small, "--lengths", "8-32", "--json").json["elman"]
+    assert [one["length"] for one in found] == [8, 16, 32] and found[2]["flops"] == 184_320
+
+
+def test_lengths_that_cannot_be_counted(fails: Fails) -> None:
+    assert "--lengths takes a range such as 64-1024, not '0-8'" in fails("count", "lstm", "--lengths", "0-8")
+    assert "doubles the length at least once" in fails("count", "lstm", "--lengths", "8-15")
+    assert "exclude each other" in fails("count", "lstm", "--lengths", "8-16", "--orders", "2-3")
+    assert "networks that the tape computes, not ngram" in fails("count", "ngram", "--lengths", "8-16")
+
+
 def test_weights_that_blocks_have_alike_share_a_row(run: Run) -> None:
     shown = run("count", "transformer", "--vocab-size", 100, "--set", "layers=3", "--set", "width=64").out
     assert "blocks.0-2.feedforward.up.weight 256 x 64 49,152 3 · hidden · width" in " ".join(shown.split())

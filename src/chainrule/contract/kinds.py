@@ -273,6 +273,8 @@ class Kind:
     """The name of the tokenizer where none is chosen."""
     shapes: Callable[[Any, int], Mapping[str, Sequence[int]]] | None = None
     """The shape of each of a model's arrays of parameters, by name, for settings and a size of the vocabulary."""
+    network: str | None = None
+    """Where the class of its network on the tape is, as MODULE:NAME, if the tape computes it."""
     measure: str | None = None
     """Where the function is, as MODULE:NAME, that measures a model of another task than language in a comparison.
 

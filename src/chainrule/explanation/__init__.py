@@ -13,6 +13,7 @@ In reading order:
     diagnosis.py     `diagnose`: gradients through time, gates and attention weights of a network, and their tables
     weights.py       rows of a weight matrix as a picture
     positions.py     encodings of positions as tables, and how good they are
+    growth.py        operations and time of a network by the length of the text
     torch_trace.py   the diagnosis of a torch network that the tape does not compute
     neighbours.py    `neighbours`: the tokens whose vectors in a network's table are most alike
 """

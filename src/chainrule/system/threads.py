@@ -40,6 +40,16 @@ def paying_threads(*, on: bool = True) -> Iterator[None]:
         use_threads(most)
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Use one thread in the block, for times that other programs disturb little; all of them again after it."""
+    try:
+        use_threads(1)
+        yield
+    finally:
+        use_threads(most_threads())
+
+
 class ThreadChoice:
     """All threads or one, whichever takes the shorter steps.
 

@@ -207,6 +207,7 @@ class NetworkKind:
             keeps_run=True,
             requires_torch="tape" not in self.networks,
             shapes=self.shapes if "tape" in self.networks else None,
+            network=self.networks.get("tape"),
             **others,
         )
 

@@ -135,6 +135,12 @@ class ScaledDotProductAttention(Module):
     def _kept(self, p: Array) -> Array:
         return p if self.keep is None else p * self.keep.astype(p.dtype, copy=False)
 
+    @property
+    def flops(self) -> int:
+        # Q Kᵀ and P V; what a causal mask hides is computed too
+        q, _, v = (node.out_tensor for node in self.in_modules)
+        return 2 * self._p.size * (q.shape[-1] + v.shape[-1])
+
     def equation(self, *names: str) -> str:
         q, k, v = names
         return f"softmax({q} {k}ᵀ / √d{'' if self.bias is None else ' + B'}) {v}"

@@ -53,6 +53,10 @@ class Linear(Module):
         # dL/db = Σ g
         return dx, dW, np.sum(g_rows, axis=0, out=self.room_for(2))
 
+    @property
+    def flops(self) -> int:
+        return 2 * self.out_tensor.size * self.in_modules[0].out_tensor.shape[-1]
+
     def equation(self, *names: str) -> str:
         x, W, *b = names
         return " + ".join([f"{W} {x}", *b])
@@ -74,6 +78,10 @@ class MatMul(Module):
         A, B = (node.out_tensor for node in self.in_modules)
         # dL/dA = g Bᵀ,  dL/dB = Aᵀ g
         return sum_to(g @ B.swapaxes(-1, -2), A.shape), sum_to(A.swapaxes(-1, -2) @ g, B.shape)
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.out_tensor.size * self.in_modules[0].out_tensor.shape[-1]
 
 
 class Embedding(Module):

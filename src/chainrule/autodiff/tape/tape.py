@@ -184,6 +184,11 @@ class Module(Node):
         assert self.out_gradient is not None
         add_to(self.out_gradient, gradient)
 
+    @property
+    def flops(self) -> int:
+        """The multiplications and additions in matrix products of the forward pass; 0 of a module without any."""
+        return 0
+
     def equation(self, *names: str) -> str:
         """The right-hand side of the module's equation, in the names of its inputs."""
         return self.formula.format(*names) if self.formula else f"{self.name}({', '.join(names)})"

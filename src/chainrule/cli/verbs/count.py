@@ -29,22 +29,40 @@ if TYPE_CHECKING:
 @opt.option("--vocab-size V", "Tokens of the vocabulary.", type=click.IntRange(2), default=10_000)
 @opt.option("--set KEY=VALUE...", "A setting, of the kinds that have it; repeatable.", name="settings")
 @opt.option("--orders FROM-TO", "Count for each of these orders, such as 2-6, of the kinds that have one.")
+@opt.option(
+    "--lengths FROM-TO", "Instead: operations and time of a training step on a text of FROM, 2 FROM, ... TO tokens."
+)
 @opt.json
 def count(
-    kinds: tuple[str, ...], vocab_size: int, settings: tuple[str, ...], orders: str | None, as_json: bool
+    kinds: tuple[str, ...],
+    vocab_size: int,
+    settings: tuple[str, ...],
+    orders: str | None,
+    lengths: str | None,
+    as_json: bool,
 ) -> None:
     """Count the parameters of a model of each KIND, without training it.
 
     One KIND is shown weight by weight, with the formula of each number; several are shown side by side. Of an ngram
     it is the number of probabilities in a table of all contexts, of which training stores those that it sees.
 
+    With --lengths: what a training step computes, by the length of the text. The operations are those of matrix
+    products; products in a row wait for each other, and the others can be computed side by side. The time is that
+    of one core.
+
     \b
     chainrule count feedforward --set order=3 --set embedding=300 --set hidden=500
     chainrule count ngram feedforward lstm --orders 2-6
+    chainrule count lstm transformer --vocab-size 100 --lengths 64-1024
     """
     from chainrule.settings import split_words
 
     given = split_words(settings)
+    if lengths is not None:
+        if orders is not None:
+            raise click.UsageError("--lengths and --orders exclude each other: give one of them")
+        _count_by_length(kinds, vocab_size, given, _range(lengths, "--lengths", "64-1024"), as_json=as_json)
+        return
     every = [
         [_counted(kind, vocab_size, given, order, kinds) for kind in kinds]
         for order in (_orders(orders) if orders is not None else [None])
@@ -76,27 +94,75 @@ def count(
 def _counted(
     kind: str, vocab_size: int, given: dict[str, str], order: int | None, kinds: tuple[str, ...]
 ) -> ParameterCount:
-    """Count the parameters of a kind, with those of the settings that it has; one that no kind has is refused."""
     from chainrule.contract.counting import count_parameters
-    from chainrule.contract.kinds import find_kind
 
-    known = {
-        name: {field.name for field in dataclasses.fields(find_kind(name, usable=False).settings)} for name in kinds
-    }
-    everywhere = set().union(*known.values())
-    values: dict[str, Any] = {
-        key: text for key, text in given.items() if key in known[kind] or key not in everywhere
-    }
-    if order is not None and "order" in known[kind]:
+    values = _settings_of(kind, given, kinds)
+    if order is not None and "order" in _names_of(kind):
         values["order"] = order
     return count_parameters(kind, vocab_size, values)
 
 
-def _orders(text: str) -> list[int]:
+def _settings_of(kind: str, given: dict[str, str], kinds: tuple[str, ...]) -> dict[str, Any]:
+    """Return those of the settings that a kind has, and those that no kind has, which it will refuse."""
+    everywhere = set().union(*map(_names_of, kinds))
+    return {key: text for key, text in given.items() if key in _names_of(kind) or key not in everywhere}
+
+
+def _names_of(kind: str) -> set[str]:
+    from chainrule.contract.kinds import find_kind
+
+    return {field.name for field in dataclasses.fields(find_kind(kind, usable=False).settings)}
+
+
+def _range(text: str, option: str, example: str) -> tuple[int, int]:
     first, dash, last = text.partition("-")
-    if not first.isdigit() or not (last.isdigit() or not dash) or int(first) > int(last or first):
-        raise click.UsageError(f"--orders takes a range such as 2-6, not {text!r}")
-    return list(range(int(first), int(last or first) + 1))
+    if not first.isdigit() or not (last.isdigit() or not dash) or not 0 < int(first) <= int(last or first):
+        raise click.UsageError(f"{option} takes a range such as {example}, not {text!r}")
+    return int(first), int(last or first)
+
+
+def _orders(text: str) -> list[int]:
+    first, last = _range(text, "--orders", "2-6")
+    return list(range(first, last + 1))
+
+
+def _count_by_length(
+    kinds: tuple[str, ...], vocab_size: int, given: dict[str, str], limits: tuple[int, int], *, as_json: bool
+) -> None:
+    from chainrule.contract.kinds import find_kind
+    from chainrule.explanation.growth import exponent, growth
+    from chainrule.settings import closed, parse
+
+    lengths = [limits[0]]
+    while lengths[-1] * 2 <= limits[1]:
+        lengths.append(lengths[-1] * 2)
+    if len(lengths) < 2:
+        raise click.UsageError("--lengths doubles the length at least once: give a range such as 64-1024")
+    found = {}
+    for name in kinds:
+        kind = find_kind(name, usable=False)
+        whole = closed(parse(kind.settings, _settings_of(name, given, kinds)))
+        found[name] = growth(kind, whole, vocab_size, lengths)
+    if as_json:
+        print_json({name: [dataclasses.asdict(one) for one in rows] for name, rows in found.items()})
+        return
+    screen = console()
+    print_table(
+        screen,
+        ["kind", "length", "operations", "products in a row", "milliseconds"],
+        [
+            [name, f"{one.length:,}", f"{one.flops:,}", f"{one.in_a_row:,}", f"{1000 * one.seconds:.2f}"]
+            for name, rows in found.items()
+            for one in rows
+        ],
+    )
+    for name, rows in found.items():
+        flops, in_a_row, seconds = (exponent(rows, figure) for figure in ("flops", "in_a_row", "seconds"))
+        say(
+            screen,
+            f"{name}, from {lengths[-2]:,} to {lengths[-1]:,} tokens: operations grow as length^{flops:.2f}, "
+            f"products in a row as length^{in_a_row:.2f}, time as length^{seconds:.2f}",
+        )
 
 
 def _print_weights(screen: Console, one: ParameterCount) -> None:
