@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
+
+import chainrule as cr
 
 from .running import Fails, Run
 
@@ -53,6 +56,11 @@ def test_the_matrix_of_a_feed_forward_network_grows_with_its_order(run: Run) -> 
         ("transformer", "preset=llama"),
         ("transformer", "kv_heads=2"),
         ("transformer", "preset=gpt2"),
+        ("masked", "preset=bert"),
+        ("seq2seq", "cell=transformer"),
+        ("seq2seq", "cell=gru"),
+        ("tagger", "characters=cnn"),
+        ("classifier", "encoder=bagofwords"),
     ],
 )
 def test_formulas_give_the_numbers(run: Run, kind: str, settings: str) -> None:
@@ -64,12 +72,27 @@ def test_formulas_give_the_numbers(run: Run, kind: str, settings: str) -> None:
 
 
 def test_what_cannot_be_counted(fails: Fails) -> None:
-    assert "the parameters of seq2seq are not known before a training; of ngram, feedforward" in fails(
-        "count", "seq2seq"
+    assert "the parameters of mixture are not known before a training; of ngram, feedforward" in fails(
+        "count", "mixture"
     )
     assert "--orders takes a range such as 2-6, not '6-2'" in fails("count", "ngram", "--orders", "6-2")
     assert "unknown setting 'widht'; did you mean 'width'?" in fails("count", "transformer", "--set", "widht=8")
     assert "order should be" in fails("count", "feedforward", "--orders", "1-2")
+
+
+def test_as_many_as_after_a_training(run: Run, tmp_path: Path) -> None:
+    lines = [f"{label}\t{word} {word}" for label in ("good", "bad") for word in ("fine", "poor", "so")]
+    (tmp_path / "texts.tsv").write_text("\n".join(["label\ttext", *lines * 3]) + "\n")
+    sizes = {"encoder": "lstm", "embedding": 4, "width": 8, "layers": 1}
+    data = ["i love cats", "cats love me"] * 9
+    masked = cr.train("masked", data, tokenizer="word", steps=1, width=8, heads=2, layers=1, batch=64)
+    labelled = cr.train("classifier", tmp_path / "texts.tsv", tokenizer="word", steps=1, batch=64, **sizes)
+    for lm, others in ((masked, {"width": 8, "heads": 2, "layers": 1}), (labelled, sizes)):
+        words = [word for name, value in others.items() for word in ("--set", f"{name}={value}")]
+        (found,) = run(
+            "count", lm.kind, *words, "--labels", 2, "--vocab-size", lm.tokenizer.vocab_size, "--json"
+        ).json
+        assert found["parameters"] == lm.metrics["parameters"]
 
 
 def test_operations_by_length(run: Run) -> None:
@@ -87,9 +110,9 @@ def test_operations_by_length(run: Run) -> None:
     )
     shown = " ".join(run("count", "elman", "transformer", *small, "--lengths", "8-32").out.split())
     assert "elman 32 184,320 33 " in shown
-    assert "elman, from 16 to 32 tokens: operations grow as length^1.00, products in a row as length^1.0" in shown
+    assert "elman, from 16 to 32 tokens: operations grow as length^1.00, products in a row as length^0.96" in shown
     assert "products in a row as length^0.00, time as length^" in shown
-    found = run("count", "elman", *small, "--lengths", "8-32", "--json").json["elman"]
+    found = run("count", "elman", "transformer", *small, "--lengths", "8-32", "--json").json["elman"]
     assert [one["length"] for one in found] == [8, 16, 32] and found[2]["flops"] == 184_320
 
 

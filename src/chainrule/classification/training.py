@@ -71,6 +71,11 @@ class ClassifierKind(NetworkKind):
             fill(network), texts, labels, kind=self.name, settings=settings, pretrained=pretrained
         )
 
+    def untrained(self, settings: Any, vocab_size: int, labels: int) -> Any:
+        from chainrule.networks.classification.classifier import ClassifierNetwork
+
+        return ClassifierNetwork(settings, vocab_size, labels)
+
     def train(self, settings: Any, data: TrainingData) -> Any:
         """Train a network on labelled texts; its metrics count the tokens that it read."""
         sources_of(data)  # which refuses texts of one label

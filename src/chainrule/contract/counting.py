@@ -10,13 +10,16 @@ import dataclasses
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from chainrule.contract.kinds import find_kind, kind_names
-from chainrule.errors import MissingExtraError, PluginError, SettingsError
+from chainrule.errors import ChainruleError, MissingExtraError, PluginError, SettingsError
 from chainrule.settings import closed, parse
+
+LABELS = 10
+"""The labels of a classifier or the tags of a tagger that are counted where no number is given."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +55,13 @@ class ParameterCount:
         return " + ".join(f"{n} · {one}" if n > 1 else one for one, n in counted.items())
 
 
-def count_parameters(kind: str, vocab_size: int, settings: Mapping[str, Any] | None = None) -> ParameterCount:
+def count_parameters(
+    kind: str, vocab_size: int, settings: Mapping[str, Any] | None = None, *, labels: int = LABELS
+) -> ParameterCount:
     """Count the parameters of a kind with these settings; sizes that a training would choose have fixed defaults.
 
-    For n-grams it is the number of probabilities that a table of all contexts has.
+    For n-grams it is the number of probabilities that a table of all contexts has. `labels` are those of a
+    classifier, or the tags of a tagger.
 
     >>> count_parameters("feedforward", 10_000, {"order": 3, "embedding": 300, "hidden": 500}).parameters
     8310500
@@ -68,13 +74,15 @@ def count_parameters(kind: str, vocab_size: int, settings: Mapping[str, Any] | N
     whole: Any = closed(parse(found.settings, settings or {}))
     values = {field.name: getattr(whole, field.name) for field in dataclasses.fields(whole)}
     traced = {name: Traced.of(value, name) for name, value in values.items() if type(value) is int}
-    shapes = found.shapes(dataclasses.replace(whole, **traced), Traced.of(vocab_size, "|V|"))
+    counts = Traced.of(vocab_size, "|V|"), Traced.of(labels, "labels")
+    shapes = found.shapes(dataclasses.replace(whole, **traced), *counts)
     weights = tuple(
         Weight(name, tuple(int(n) for n in shape), math.prod(int(n) for n in shape), _product(shape))
         for name, shape in shapes.items()
     )
     used = {"order", "layers", *re.findall(r"\w+", " ".join(weight.formula for weight in weights))}
-    return ParameterCount(kind, vocab_size, {name: values[name] for name in traced if name in used}, weights)
+    sizes = {**{name: values[name] for name in traced}, "labels": labels}
+    return ParameterCount(kind, vocab_size, {name: sizes[name] for name in sizes if name in used}, weights)
 
 
 class Traced(int):
@@ -112,6 +120,53 @@ class Traced(int):
 
     def __rmul__(self, other: int) -> int:
         return _multiplied(other, self) if isinstance(other, int) else NotImplemented
+
+
+def with_formulas(
+    shapes: Callable[[Mapping[str, int]], Mapping[str, Sequence[int]]], sizes: Mapping[str, int]
+) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that a function gives for sizes, with formulas: each size is doubled to see what changes.
+
+    >>> found = with_formulas(lambda n: {"W": (4 * n["width"], n["width"] + n["side"])}, {"width": 3, "side": 2})
+    >>> found["W"], [str(number) for number in found["W"]]
+    ((12, 5), ['4 · width', 'width + side'])
+    """
+    plain = {name: int(size) for name, size in sizes.items()}
+    named = {name: Traced.of(size, name) for name, size in plain.items()}
+    base, doubled = shapes(plain), {}
+    for name, size in plain.items():
+        if not size:
+            continue
+        try:
+            doubled[name] = shapes({**plain, name: 2 * size})
+        except (ChainruleError, ValueError):
+            continue  # such sizes do not fit together
+    return {
+        weight: tuple(
+            _inferred(
+                number,
+                {size: other[weight][i] for size, other in doubled.items() if len(other.get(weight, ())) > i},
+                named,
+            )
+            for i, number in enumerate(shape)
+        )
+        for weight, shape in base.items()
+    }
+
+
+def _inferred(number: int, doubled: Mapping[str, int], sizes: Mapping[str, int]) -> int:
+    """Return a number with its formula, a product or a sum of sizes, from its values if one size is doubled."""
+    factors = [name for name, value in doubled.items() if value == 2 * number]
+    product = math.prod(int(sizes[name]) for name in factors)
+    if factors and number % product == 0:
+        others = {name: value // product for name, value in doubled.items() if name not in factors}
+        return math.prod((sizes[name] for name in factors), start=_inferred(number // product, others, sizes))
+    grows = {name: (value - number) / int(sizes[name]) for name, value in doubled.items()}
+    # a table has a few rows more than tokens: it does not grow by exactly as many
+    terms = [round(n) * sizes[name] for name, n in grows.items() if round(n) > 0 and abs(n - round(n)) < 0.25]
+    if not terms or (rest := number - sum(map(int, terms))) < 0:
+        return number
+    return sum(terms[1:] + [rest] * (rest > 0), start=terms[0])
 
 
 def _multiplied(one: int, other: int) -> int:

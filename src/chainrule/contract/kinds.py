@@ -271,8 +271,11 @@ class Kind:
     """The name of the task of its models; kinds of one task learn from the same examples, and share a ladder."""
     tokenizer: str = "bpe"
     """The name of the tokenizer where none is chosen."""
-    shapes: Callable[[Any, int], Mapping[str, Sequence[int]]] | None = None
-    """The shape of each of a model's arrays of parameters, by name, for settings and a size of the vocabulary."""
+    shapes: Callable[[Any, int, int], Mapping[str, Sequence[int]]] | None = None
+    """The shape of each of a model's arrays of parameters, by name.
+
+    It is called with settings, the size of the vocabulary, and the number of labels of a classifier or tagger.
+    """
     network: str | None = None
     """Where the class of its network on the tape is, as MODULE:NAME, if the tape computes it."""
     measure: str | None = None

@@ -31,6 +31,11 @@ class MaskedKind(NetworkKind):
         network = fill(MaskedTransformer, settings, tokenizers[TEXT].vocab_size)
         return EncoderModel(network, tokenizers[TEXT], context, kind=self.name, settings=settings)
 
+    def untrained(self, settings: Any, vocab_size: int, labels: int) -> Any:
+        from chainrule.networks.transformer.masked import MaskedTransformer
+
+        return MaskedTransformer(settings, vocab_size)
+
     def texts(self, settings: Any, data: TrainingData) -> Texts:
         before = NextToken.of(data.tokenizer, data.context)
         return MaskedExamples.of(data, Masking(before, data.tokenizer.vocab_size, data.seed, settings.share))

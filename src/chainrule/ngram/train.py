@@ -249,7 +249,9 @@ KIND = Kind(
     fewest_documents=lambda settings: 20 if settings.smoothing == "jelinek-mercer" else 2,
     takes_executor=lambda settings: settings.smoothing != "infinite",
     # a distribution for each context of order - 1 tokens, whose probabilities sum to 1
-    shapes=lambda settings, vocab_size: {"probabilities": (*[vocab_size] * (settings.order - 1), vocab_size - 1)},
+    shapes=lambda settings, vocab_size, labels: {
+        "probabilities": (*[vocab_size] * (settings.order - 1), vocab_size - 1)
+    },
 )
 
 ANYGRAM = Kind(

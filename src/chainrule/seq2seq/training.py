@@ -37,6 +37,11 @@ class Seq2SeqKind(NetworkKind):
         network = fill(make_network, settings, *sizes, source.vocab_size, shares=shares)
         return EncoderDecoderModel(network, tokenizer, source, kind=self.name, settings=settings)
 
+    def untrained(self, settings: Any, vocab_size: int, labels: int) -> Any:
+        from chainrule.seq2seq.encoder_decoder_model import make_network
+
+        return make_network(settings, vocab_size, 0, vocab_size, shares=settings.shared)
+
     def maker(self, settings: Any, data: TrainingData) -> Callable[[Fill], Any]:
         tokenizers = {TEXT: data.tokenizer}
         if isinstance(data.sources, Sources):

@@ -86,6 +86,11 @@ class TaggerKind(NetworkKind):
             fill(network), words, tags, frequent_V, kind=self.name, settings=settings, pretrained=pretrained
         )
 
+    def untrained(self, settings: Any, vocab_size: int, labels: int) -> Any:
+        from chainrule.networks.tagging.tagger import TaggerNetwork
+
+        return TaggerNetwork(settings, vocab_size, labels)
+
     def train(self, settings: Any, data: TrainingData) -> Any:
         """Train a network on tagged sentences, which are numbered once."""
         model: Any = super().train(settings, TaggingData(**vars(data)))

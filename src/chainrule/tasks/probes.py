@@ -1,4 +1,4 @@
-"""Probes: does a model remember a word over a distance, tell apart two orders, and read past its training window?
+"""Probes: does a model remember over a distance, tell apart orders, learn from its prompt, read past its window?
 
 The questions come from the same source as a made text (`text/builtin/probes.py`); a model that is asked has been
 trained on that text. A model that does not know gives the right word one half.
@@ -42,7 +42,7 @@ class OfGap:
 
 
 def probe(lm: LanguageModel, name: str, *, longest: int = LONGEST, count: int = QUESTIONS) -> list[OfGap]:
-    """Ask a model the questions of a probe (gaps, order or agreement), for each gap up to the longest."""
+    """Ask a model the questions of a probe (gaps, order, agreement or shots), for each gap up to the longest."""
     found = []
     for gap in gaps_of(name, longest):
         asked = questions(name, gap, count)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
+from chainrule.contract.counting import Traced, with_formulas
 from chainrule.contract.kinds import Kind, LadderEntry, TrainingData
 from chainrule.contract.lm import Context
 from chainrule.decode.generate import generate, sample_text
@@ -81,12 +82,34 @@ class NetworkKind:
         """Return text that a network generates while it is trained, for the log."""
         return sample_text(lm, data.seed) if data.sources is None else generate(lm, first_prompt(data), heal=False)
 
+    def untrained(self, settings: Any, vocab_size: int, labels: int) -> Any:
+        """Return a network of torch of these sizes, to count its weights."""
+        return import_object(self.networks["torch"])(settings, vocab_size, 0)
+
     # -- the same for every kind --------------------------------------------------------------------------
 
-    def shapes(self, settings: Any, vocab_size: int) -> dict[str, tuple[int, ...]]:
-        """Return the shape of each weight, as the tape declares it, without the padding rows of tables."""
-        found = import_object(self.networks["tape"]).shapes(settings, vocab_size)
+    def shapes(self, settings: Any, vocab_size: int, labels: int) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each weight, as the tape or torch has it, without the padding rows of tables."""
+        if "tape" in self.networks:
+            found = import_object(self.networks["tape"]).shapes(settings, vocab_size)
+        else:
+            found = self._torch_shapes(settings, vocab_size, labels)
         return {name: (vocab_size, *shape[1:]) if is_table(name) else shape for name, shape in found.items()}
+
+    def _torch_shapes(self, settings: Any, vocab_size: int, labels: int) -> dict[str, tuple[int, ...]]:
+        if not has_torch():
+            raise MissingExtraError("torch", "neural", f"counting the parameters of {self.name}")
+        import torch
+
+        def shapes(sizes: Mapping[str, int]) -> dict[str, torch.Size]:
+            own = replace(settings, **{name: size for name, size in sizes.items() if name in names})
+            with torch.random.fork_rng([]), torch.device("meta"):  # which knows shapes and needs no memory
+                network = self.untrained(own, sizes["|V|"], sizes["labels"])
+            return {name: weight.shape for name, weight in network.named_parameters()}
+
+        names = [field.name for field in fields(settings) if type(getattr(settings, field.name)) is Traced]
+        sizes = {**{name: getattr(settings, name) for name in names}, "|V|": vocab_size, "labels": labels}
+        return with_formulas(shapes, sizes)
 
     def engine(self, settings: NeuralSettings) -> type[Engine]:
         """Return the class of the engine that the settings choose."""
@@ -206,7 +229,7 @@ class NetworkKind:
             check=self.check,
             keeps_run=True,
             requires_torch="tape" not in self.networks,
-            shapes=self.shapes if "tape" in self.networks else None,
+            shapes=self.shapes,
             network=self.networks.get("tape"),
             **others,
         )

@@ -139,7 +139,7 @@ class ScaledDotProductAttention(Module):
     def flops(self) -> int:
         # Q Kᵀ and P V; what a causal mask hides is computed too
         q, _, v = (node.out_tensor for node in self.in_modules)
-        return 2 * self._p.size * (q.shape[-1] + v.shape[-1])
+        return 2 * self._p.size * int(q.shape[-1] + v.shape[-1])
 
     def equation(self, *names: str) -> str:
         q, k, v = names

@@ -55,7 +55,7 @@ class Linear(Module):
 
     @property
     def flops(self) -> int:
-        return 2 * self.out_tensor.size * self.in_modules[0].out_tensor.shape[-1]
+        return 2 * self.out_tensor.size * int(self.in_modules[0].out_tensor.shape[-1])
 
     def equation(self, *names: str) -> str:
         x, W, *b = names
@@ -81,7 +81,7 @@ class MatMul(Module):
 
     @property
     def flops(self) -> int:
-        return 2 * self.out_tensor.size * self.in_modules[0].out_tensor.shape[-1]
+        return 2 * self.out_tensor.size * int(self.in_modules[0].out_tensor.shape[-1])
 
 
 class Embedding(Module):

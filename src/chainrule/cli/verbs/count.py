@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     shell_complete=names_from("chainrule.contract.kinds:kind_names"),
 )
 @opt.option("--vocab-size V", "Tokens of the vocabulary.", type=click.IntRange(2), default=10_000)
+@opt.option("--labels N", "Labels of a classifier, tags of a tagger.", type=click.IntRange(1), default=10)
 @opt.option("--set KEY=VALUE...", "A setting, of the kinds that have it; repeatable.", name="settings")
 @opt.option("--orders FROM-TO", "Count for each of these orders, such as 2-6, of the kinds that have one.")
 @opt.option(
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 def count(
     kinds: tuple[str, ...],
     vocab_size: int,
+    labels: int,
     settings: tuple[str, ...],
     orders: str | None,
     lengths: str | None,
@@ -44,7 +46,8 @@ def count(
     """Count the parameters of a model of each KIND, without training it.
 
     One KIND is shown weight by weight, with the formula of each number; several are shown side by side. Of an ngram
-    it is the number of probabilities in a table of all contexts, of which training stores those that it sees.
+    it is the number of probabilities in a table of all contexts, of which training stores those that it sees. The
+    table of some networks has a few rows more than tokens, which make its products fast.
 
     With --lengths: what a training step computes, by the length of the text. The operations are those of matrix
     products; products in a row wait for each other, and the others can be computed side by side. The time is that
@@ -64,7 +67,7 @@ def count(
         _count_by_length(kinds, vocab_size, given, _range(lengths, "--lengths", "64-1024"), as_json=as_json)
         return
     every = [
-        [_counted(kind, vocab_size, given, order, kinds) for kind in kinds]
+        [_counted(kind, vocab_size, labels, given, order, kinds) for kind in kinds]
         for order in (_orders(orders) if orders is not None else [None])
     ]
     if as_json:
@@ -92,14 +95,14 @@ def count(
 
 
 def _counted(
-    kind: str, vocab_size: int, given: dict[str, str], order: int | None, kinds: tuple[str, ...]
+    kind: str, vocab_size: int, labels: int, given: dict[str, str], order: int | None, kinds: tuple[str, ...]
 ) -> ParameterCount:
     from chainrule.contract.counting import count_parameters
 
     values = _settings_of(kind, given, kinds)
     if order is not None and "order" in _names_of(kind):
         values["order"] = order
-    return count_parameters(kind, vocab_size, values)
+    return count_parameters(kind, vocab_size, values, labels=labels)
 
 
 def _settings_of(kind: str, given: dict[str, str], kinds: tuple[str, ...]) -> dict[str, Any]:
@@ -141,7 +144,7 @@ def _count_by_length(
     found = {}
     for name in kinds:
         kind = find_kind(name, usable=False)
-        whole = closed(parse(kind.settings, _settings_of(name, given, kinds)))
+        whole: Any = closed(parse(kind.settings, _settings_of(name, given, kinds)))
         found[name] = growth(kind, whole, vocab_size, lengths)
     if as_json:
         print_json({name: [dataclasses.asdict(one) for one in rows] for name, rows in found.items()})

@@ -15,11 +15,12 @@ from chainrule.cli.output import console, number, print_json, print_table, say
 @click.command(short_help="Ask models for a word that an earlier word decides.")
 @opt.models
 @opt.option(
-    "--ask [gaps|order|agreement]",
-    "A word that another decides over a gap; the later of two such words; a verb that agrees with its noun.",
+    "--ask [gaps|order|agreement|shots]",
+    "A word that another decides over a gap; the later of two such words; a verb that agrees with its noun; a new "
+    "task, given by examples.",
     default="gaps",
 )
-@opt.option("--longest N", "The longest gap, in words.", type=click.IntRange(0), default=12)
+@opt.option("--longest N", "The longest gap in words, or the most examples.", type=click.IntRange(0), default=12)
 @opt.option("--by-position FILE", "Instead: the perplexity of the text FILE by position.")
 @opt.option("--length N", "With --by-position: tokens that are read at once.", type=click.IntRange(2), default=256)
 @opt.option("--svg FILE", "Draw a curve for each model.")
@@ -31,6 +32,9 @@ def probe(folders: tuple[str, ...], ask: str, svg: str | None, as_json: bool, **
     The models have been trained on the made text of the same name, such as builtin:gaps, where "the strawberry ...
     with" goes on with cream and "the hair ... with" with clippers. The figure of a gap is the mean of p(right) /
     (p(right) + p(wrong)) over 40 questions: 1 for a model that remembers, 0.5 for one that guesses.
+
+    With --ask shots, for builtin:shots: a prompt such as "cat wug hen dax cat" has examples of a task, what animals
+    are called, and the text has other tasks of that kind but not this one. The figures are by number of examples.
 
     With --by-position: the perplexity of a text by position, in stretches of --length tokens. A Transformer reads
     them at once even if it was trained on shorter ones.
@@ -46,6 +50,7 @@ def probe(folders: tuple[str, ...], ask: str, svg: str | None, as_json: bool, **
     from chainrule.system.pictures import curves_picture, linear_axis
     from chainrule.tasks.probes import by_position
     from chainrule.tasks.probes import probe as answers
+    from chainrule.text.builtin.probes import PROBES
 
     opt.check_new_file(svg, "--svg", options["overwrite"])
     is_by_position = options["by_position"] is not None
@@ -61,7 +66,7 @@ def probe(folders: tuple[str, ...], ask: str, svg: str | None, as_json: bool, **
     else:
         for folder in folders:
             found[folder] = answers(load_on_tape(folder), ask, longest=options["longest"])
-        titles = f"The right word, by gap: {ask}", "words between", "p(right) / (p(right) + p(wrong))"
+        titles = f"The right word: {ask}", PROBES[ask].counts, "p(right) / (p(right) + p(wrong))"
         points = {name: [(float(one.gap), one.probability) for one in rows] for name, rows in found.items()}
     if svg is not None:
         title, across, up = titles
@@ -80,7 +85,7 @@ def probe(folders: tuple[str, ...], ask: str, svg: str | None, as_json: bool, **
     print_table(screen, ["model", *heading], rows)
     say(
         screen,
-        "perplexity by position" if is_by_position else "p(right) / (p(right) + p(wrong)) by words between",
+        "perplexity by position" if is_by_position else f"{titles[2]} by {titles[1]}",
     )
     if svg is not None:
         say(screen, f"the picture is in {svg}")

@@ -37,7 +37,7 @@ from chainrule.autodiff.tape.attention import ScaledDotProductAttention, SplitHe
 from chainrule.autodiff.tape.losses import SoftmaxCrossEntropy
 from chainrule.autodiff.tape.modules import Add, Embedding, Linear, Scale, Sum
 from chainrule.autodiff.tape.moves import Concat, Slice, Stack
-from chainrule.autodiff.tape.nodes import Node, Parameter, Value
+from chainrule.autodiff.tape.nodes import Array, Node, Parameter, Value
 from chainrule.autodiff.tape.tape import Module, current_tape
 from chainrule.explanation.pictures.graph import subscript, superscript
 from chainrule.networks.config import PARTS, HiddenLayersConfig
@@ -235,8 +235,7 @@ class Prediction:
             table = self._parameter("O" if isinstance(network, TapeRecurrent) else "U", "head.weight")
         if "head.bias" in network.parameters:
             return Linear().apply_fwd(features, table, self._parameter("c", "head.bias"))
-        never_V = np.where(np.arange(network.vocab_size) == network.bos, -np.inf, 0.0)
-        return Linear().apply_fwd(features, table, self._named("c", Value(never_V, "-∞ for <s>")))
+        return _LinearWithoutStart(network.bos).apply_fwd(features, table)
 
     def _parameter(self, letter: str, name: str, row: int | None = None) -> Parameter:
         """The network's parameter of that name, or a row of it, under the lecture's letter."""
@@ -253,6 +252,18 @@ class Prediction:
     def _named(self, symbol: str, node: _Named) -> _Named:
         self.symbols[node] = symbol
         return node
+
+
+class _LinearWithoutStart(Linear):
+    """z = U h, with -∞ for <s>, which is never predicted; with a bias c, that is in c."""
+
+    def __init__(self, bos: int) -> None:
+        self.name, self._bos = Linear.name, bos
+
+    def forward(self, x: Array, W: Array, b: Array | None = None) -> Array:
+        z = super().forward(x, W, b)
+        z[..., self._bos] = -np.inf
+        return z
 
 
 def _letter(name: str) -> str:

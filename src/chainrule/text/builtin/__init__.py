@@ -1,7 +1,7 @@
 """Texts that come with the package, which every command takes, such as builtin:shakespeare.
 
 >>> sorted(BUILTIN)
-['builtin:agreement', 'builtin:gaps', 'builtin:order', 'builtin:python', 'builtin:shakespeare']
+['builtin:agreement', 'builtin:gaps', 'builtin:order', 'builtin:python', 'builtin:shakespeare', 'builtin:shots']
 >>> builtin_documents("builtin:shakespeare")[0].decode().splitlines()[0]
 'First Citizen:'
 """

@@ -1,4 +1,4 @@
-"""Made texts that ask one thing of a model: to remember a word over a distance, or to tell apart two orders.
+"""Made texts that ask one thing of a model: to remember over a distance, to tell apart orders, to learn from a prompt.
 
 Every sentence ends in a word that an earlier word decides. The words in between are drawn at random, so that they
 say nothing of it:
@@ -6,6 +6,8 @@ say nothing of it:
     gaps        the strawberry best field sunny with cream; the hair picked farmer with clippers
     order       the hair ... the strawberry ... with cream: the later of two nouns decides, and both are there
     agreement   the car near the trees behind the house breaks: the first noun decides, whatever comes between
+    shots       cat wug hen dax cat wug hen dax: what two animals are called differs from sentence to sentence, and
+                some ways to call them are in no sentence, only in questions
 
 >>> builtin_lines("builtin:gaps")[0]
 'the hair picked with clippers'
@@ -17,6 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import combinations, product
 from random import Random
 from typing import TypeVar
 
@@ -34,6 +38,10 @@ _ENDS = {"strawberry": "cream", "hair": "clippers"}
 _NOUNS = ("car", "tree", "house", "dog", "road", "girl")
 _VERBS = {"": "breaks", "s": "break"}
 _PLACES = ("near", "behind", "beside", "above")
+_ANIMALS = ("cat", "dog", "cow", "pig", "hen", "fox")
+_NAMES = ("wug", "dax")
+_NEW = 7
+"""One in so many ways to call two animals is kept for questions."""
 _One = TypeVar("_One")
 
 
@@ -45,7 +53,10 @@ class Question:
     right: str
     wrong: str
     gap: int
-    """The words between the one that decides and the last one of the prompt, or between a noun and its verb."""
+    """The words between the one that decides and the last one of the prompt, or between a noun and its verb.
+
+    Of shots, the examples in the prompt.
+    """
 
 
 def _gaps(gap: int, random: Random) -> Question:
@@ -69,28 +80,57 @@ def _agreement(gap: int, random: Random) -> Question:
     return Question(" ".join(words), _VERBS[ending], _VERBS[other], gap)
 
 
-PROBES: dict[str, tuple[Callable[[int, Random], Question], int]] = {
-    "gaps": (_gaps, 1),
-    "order": (_order, 1),
-    "agreement": (_agreement, 3),
+def _shots(shots: int, random: Random, *, new: bool = False) -> Question:
+    names = dict(_drawn([one for i, one in enumerate(_CALLED) if (i % _NEW == 0) is new], random))
+    *before, asked = (_drawn([*names], random) for _ in range(shots + 1))
+    right = names[asked]
+    prompt = " ".join([*(f"{animal} {names[animal]}" for animal in before), asked])
+    return Question(prompt, right, _NAMES[right == _NAMES[0]], shots)
+
+
+_CALLED = [
+    [*zip(pair, names, strict=True)] for pair in combinations(_ANIMALS, 2) for names in product(_NAMES, repeat=2)
+]
+"""Every way to call two animals."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The source of the sentences of a made text, and of its questions."""
+
+    make: Callable[[int, Random], Question]
+    """Makes a sentence of a gap."""
+    step: int = 1
+    """By how many words gaps grow."""
+    counts: str = "words between"
+    """What a gap counts."""
+    ask: Callable[[int, Random], Question] | None = None
+    """Makes a question, where questions have other sources than sentences."""
+
+
+PROBES = {
+    "gaps": Probe(_gaps),
+    "order": Probe(_order),
+    "agreement": Probe(_agreement, step=3),
+    "shots": Probe(_shots, counts="examples before", ask=partial(_shots, new=True)),
 }
-"""By name: what makes a sentence of a gap, and by how many words gaps grow."""
+"""By name."""
 
 
 def questions(name: str, gap: int, count: int = QUESTIONS) -> list[Question]:
     """Return questions of one gap, the same in every run: drawn as the sentences are, from another seed."""
-    random = Random(f"questions {name} {gap}")
-    return [PROBES[name][0](gap, random) for _ in range(count)]
+    random, probe = Random(f"questions {name} {gap}"), PROBES[name]
+    return [(probe.ask or probe.make)(gap, random) for _ in range(count)]
 
 
 def gaps_of(name: str, longest: int = LONGEST) -> list[int]:
     """Return the gaps of a probe up to the longest."""
-    return list(range(0, longest + 1, PROBES[name][1]))
+    return list(range(0, longest + 1, PROBES[name].step))
 
 
 def builtin_lines(name: str) -> list[str]:
     """Return the sentences of a made text, the same in every run."""
-    make, _ = PROBES[name.removeprefix("builtin:")]
+    make = PROBES[name.removeprefix("builtin:")].make
     random, gaps = Random(name), gaps_of(name.removeprefix("builtin:"))
     made = (make(_drawn(gaps, random), random) for _ in range(LINES))
     return [f"{one.prompt} {one.right}" for one in made]
