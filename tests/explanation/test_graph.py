@@ -126,6 +126,19 @@ def test_time_steps_are_found(at_once: bool) -> None:
     assert steps == [*([("Linear", 0)] if at_once else []), *expected, ("Sum", 2)]
 
 
+def test_parts_of_a_parameter_make_time_steps_too() -> None:
+    """A GRU whose reset gate comes before the product takes the rows of its gates apart."""
+    U = Parameter("U", np.eye(4, 2))
+    with Tape() as tape:
+        h: Node = Value(np.ones(2), "start")
+        for _ in range(3):
+            r = Tanh().apply_fwd(Linear().apply_fwd(h, Slice(slice(0, 2)).apply_fwd(U)))
+            h = Linear().apply_fwd(r, Slice(slice(2, 4)).apply_fwd(U))
+        Sum().apply_fwd(h)
+        steps = [node.step for node in differentiate(tape).nodes if node.kind == "module"]
+    assert steps == [0] * 5 + [1] * 5 + [2] * 6
+
+
 def test_a_table_that_is_read_side_by_side_is_no_recurrence() -> None:
     E = Parameter("E", np.ones((4, 2)))
     with Tape() as tape:

@@ -40,6 +40,19 @@ def test_the_word_that_decides_is_so_far_away() -> None:
         assert len(words) == 2 + 6
 
 
+def test_tasks_of_questions_are_in_no_sentence() -> None:
+    def task(words: list[str]) -> frozenset[tuple[str, str]]:
+        return frozenset(zip(words[::2], words[1::2], strict=True))
+
+    tasks = {task(line.split()) for line in builtin_lines("builtin:shots")}
+    for shots in (1, 4, 12):
+        for one in questions("shots", shots):
+            words = [*one.prompt.split(), one.right]
+            assert len(words) == 2 * (shots + 1) and {one.right, one.wrong} == {"wug", "dax"}
+            assert len(task(words)) == 1 or task(words) not in tasks
+            assert len({animal for animal, _ in task(words)}) == len(task(words))  # an animal has one name
+
+
 def test_an_ngram_knows_what_it_sees() -> None:
     """A trigram sees the noun and "with" if nothing is between, and guesses from a gap of one word on."""
     lm = cr.train("ngram", cr.Corpus.open("builtin:gaps"), order=3, smoothing="mle", tokenizer="word")

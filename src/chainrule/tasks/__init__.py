@@ -3,7 +3,7 @@
 spelling/      spelling correction: a noisy channel and a language model
 nbest/         re-ranking of n-best lists: word error rates, weights of scores
 pairs.py       minimal pairs: how often a model prefers the right one of two sentences
-probes.py      made questions: a word decided over a gap, two orders, agreement, a task given by examples; perplexity by position
+probes.py      made questions: a word over a gap, two orders, agreement, a task by examples; perplexity by position
 filtering/     the fluent part of a corpus: documents of low perplexity
 prediction.py  suggestions while typing: the keystrokes that they save
 anomaly.py     the least likely lines of a log, and the tokens that make them so

@@ -159,6 +159,13 @@ def _symbols(nodes: Sequence[Node], given: Mapping[Node, str]) -> dict[Node, str
     return symbols
 
 
+def _parameter(node: Node) -> Any:
+    """What tells apart parameters and parts of them, such as the rows of a gate; None for other nodes."""
+    if isinstance(node, Module) and all(isinstance(one, Parameter) for one in node.in_modules):
+        return (*node.in_modules, node.equation(*["" for _ in node.in_modules]))
+    return node if isinstance(node, Parameter) else None
+
+
 def _steps(modules: Sequence[Module]) -> dict[Node, tuple[int, bool]]:
     """The time step of each node, and whether it is unrolled.
 
@@ -173,8 +180,9 @@ def _steps(modules: Sequence[Module]) -> dict[Node, tuple[int, bool]]:
         chain: Counter[Any] = Counter()
         for node in module.in_modules:
             chain |= chains.get(node, Counter())  # the larger of the two counts
-        places = enumerate(module.in_modules)
-        chain.update((node, type(module), i) for i, node in places if isinstance(node, Parameter))
+        applied = [(_parameter(node), type(module), i) for i, node in enumerate(module.in_modules)]
+        # a part of a parameter is applied by the module that takes the part
+        chain.update(role for role in applied if role[0] is not None and _parameter(module) is None)
         chains[module] = chain
     repeated = {place for chain in chains.values() for place, times in chain.items() if times > 1}
     steps = {

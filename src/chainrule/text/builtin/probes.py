@@ -1,4 +1,4 @@
-"""Made texts that ask one thing of a model: to remember over a distance, to tell apart orders, to learn from a prompt.
+"""Made texts that ask one thing of a model: to remember a word, to tell apart two orders, to learn from a prompt.
 
 Every sentence ends in a word that an earlier word decides. The words in between are drawn at random, so that they
 say nothing of it:
@@ -38,7 +38,7 @@ _ENDS = {"strawberry": "cream", "hair": "clippers"}
 _NOUNS = ("car", "tree", "house", "dog", "road", "girl")
 _VERBS = {"": "breaks", "s": "break"}
 _PLACES = ("near", "behind", "beside", "above")
-_ANIMALS = ("cat", "dog", "cow", "pig", "hen", "fox")
+_ANIMALS = ("cat", "dog", "cow", "pig", "hen", "fox", "bee", "ant", "owl", "rat")
 _NAMES = ("wug", "dax")
 _NEW = 7
 """One in so many ways to call two animals is kept for questions."""
