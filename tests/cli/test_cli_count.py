@@ -77,6 +77,7 @@ def test_what_cannot_be_counted(fails: Fails) -> None:
     )
     assert "--orders takes a range such as 2-6, not '6-2'" in fails("count", "ngram", "--orders", "6-2")
     assert "unknown setting 'widht'; did you mean 'width'?" in fails("count", "transformer", "--set", "widht=8")
+    assert "leave it out, and set the sizes" in fails("count", "classifier", "--set", "pretrained=bert")
     assert "order should be" in fails("count", "feedforward", "--orders", "1-2")
 
 

@@ -90,6 +90,8 @@ class NetworkKind:
 
     def shapes(self, settings: Any, vocab_size: int, labels: int) -> dict[str, tuple[int, ...]]:
         """Return the shape of each weight, as the tape or torch has it, without the padding rows of tables."""
+        if getattr(settings, "pretrained", None) is not None:
+            raise SettingsError("pretrained gives a network the sizes of another: leave it out, and set the sizes")
         if "tape" in self.networks:
             found = import_object(self.networks["tape"]).shapes(settings, vocab_size)
         else:
