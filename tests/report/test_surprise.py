@@ -103,7 +103,7 @@ def test_loss_by_kind_of_word(monkeypatch: pytest.MonkeyPatch) -> None:
     #        0   1    2   3     4  5 6   7    8   9    10 11 12   13 14 15 16 17  18   19  20
     words = words_of(text)
     model = Surprisals(np.arange(21, dtype=np.float32) * np.float32(LN2), words.edges[1:])
-    bins = by_kind(words, {"m": model})
+    bins = by_kind(words, {"m": model}, np.asarray([len(text)]))
     found = dict(zip(bins.labels, zip(bins.amounts, bins.means["m"], strict=True), strict=True))
     places = {
         "frequent": [0, 3, 6, 12, 17, 18],  # "the" and "Rome", three times each; "king" is there twice
@@ -117,6 +117,26 @@ def test_loss_by_kind_of_word(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert list(places) == list(KINDS)
     assert found == {kind: (len(at), pytest.approx(sum(at) / len(at))) for kind, at in places.items()}
+
+
+def test_kinds_of_words_have_intervals_over_documents() -> None:
+    """A model that is worse by a bit at every word is told apart; one that is worse at one word in 40 is not."""
+    text = "".join(f"word{number % 7} and number {number}\n\n" for number in range(40))
+    words, random = words_of(text), np.random.default_rng(0)
+    best = random.uniform(1, 20, len(words.words))
+    sometimes = best + 0.4 * (np.arange(len(best)) == 3)
+    losses = {"best": best, "worse": best + 1, "sometimes": sometimes}
+    models = {name: Surprisals((bits * LN2).astype(np.float32), words.edges[1:]) for name, bits in losses.items()}
+    sizes = np.asarray([len(one) + 2 for one in text.split("\n\n")[:-1]])
+    bins = by_kind(words, models, sizes)
+    assert "numbers" in bins.labels and bins.equal == [["sometimes"]] * len(bins.labels)
+    for name in models:
+        for mean, interval in zip(bins.means[name], bins.intervals[name], strict=True):
+            assert interval is not None and interval[0] < mean < interval[1]
+    width = {name: np.diff(bins.intervals[name][0] or ())[0] for name in models}
+    few = by_kind(words, models, np.asarray([len(text) // 4] * 4))
+    assert few.equal == [[]] * len(few.labels) and set(few.intervals["worse"]) == {None}
+    assert width["worse"] == pytest.approx(width["best"])  # they share the draws
 
 
 def spans_slowly(gains: list[int], line: list[int], count: int) -> list[tuple[int, int]]:

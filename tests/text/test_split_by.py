@@ -45,6 +45,16 @@ def test_files_stay_whole_where_there_are_many(folder: Path, by: By, together: b
         assert heads - bodies  # a paragraph of which only one line is there
 
 
+@pytest.mark.parametrize(("by", "lines"), [("file", 17), ("paragraph", 3), ("line", 1)])
+def test_the_documents_of_a_part_are_those_that_were_split(folder: Path, by: By, lines: int) -> None:
+    parts = split(Corpus.open(folder / "source"), SHARES, folder, by=by)
+    for part in parts.values():
+        documents = [*part.documents()]
+        assert b"".join(documents) == b"".join(part.blocks())
+        assert max(one.count(b"\n") for one in documents) == lines
+    assert by != "file" or sum(len([*part.documents()]) for part in parts.values()) == 40
+
+
 def test_a_file_that_is_most_of_the_text_is_split(folder: Path) -> None:
     (folder / "source" / "large.txt").write_text("\n\n".join(f"file large, {p}" for p in range(5000)) + "\n")
     parts = split(Corpus.open(folder / "source"), SHARES, folder)

@@ -57,10 +57,10 @@ def sentences(comparison: Comparison) -> list[str]:
 
 def _why(comparison: Comparison, picked: Result, best: Result) -> str:
     if picked is not best:
-        gains = "".join(f", and it {gain}" for gain in [_joined(_gains(picked, best))] if gain)
+        gains = "".join(f", and it {gain}" for gain in [joined(_gains(picked, best))] if gain)
         return f"Take {picked.name}: the test text cannot tell it from {best.name}, the best{gains}."
     if comparison.equal_to_best:
-        others = _joined([one.name for one in comparison.equal_to_best])
+        others = joined([one.name for one in comparison.equal_to_best])
         return f"Take {best.name}: the test text cannot tell it from {others}, and it costs least of them."
     return f"Take {best.name} for quality."
 
@@ -74,7 +74,7 @@ def _cheaper(comparison: Comparison, picked: Result) -> list[str]:
         if any(COSTS[key].gain(one, picked) >= _WORTH_SAYING for one in near)
     }
     return [
-        f"For less: {one.name} {_joined(_gains(one, picked))}; its {comparison.loss_name} "
+        f"For less: {one.name} {joined(_gains(one, picked))}; its {comparison.loss_name} "
         f"{'are' if comparison.is_of_text else 'is'} {one.rank / picked.rank - 1:.1%} higher."
         for one in sorted(near, key=lambda one: one.rank)
         if one.name in cheapest
@@ -125,7 +125,12 @@ def _cheapness(one: Result, than: Result) -> float:
     return sum(map(math.log, gains)) / len(gains) if gains else 0.0
 
 
-def _joined(parts: list[str]) -> str:
+def joined(parts: Sequence[str]) -> str:
+    """Return the parts as a list of a sentence.
+
+    >>> joined(["a", "b", "c"])
+    'a, b and c'
+    """
     return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
 
 

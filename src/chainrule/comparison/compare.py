@@ -30,7 +30,7 @@ from chainrule.comparison.results import (
     is_unused,
     read_comparison,
 )
-from chainrule.comparison.surprisals import SURPRISALS, read_surprisals, write_text
+from chainrule.comparison.surprisals import SURPRISALS, read_sizes, read_surprisals, write_text
 from chainrule.contract.kinds import HeldOut, LadderEntry, TrainingData
 from chainrule.contract.lm import Context
 from chainrule.errors import ChainruleError, FolderError
@@ -161,7 +161,7 @@ def compare(
         if is_of_text:
             _add_mixture(training, comparison, parts["valid"])
             _add_included(training, comparison, [Path(folder) for folder in include], scratch)
-        finished = _with_intervals(comparison, test_lines, out, seed)
+        finished = _with_intervals(comparison, text, out, seed)
         finished.write(out)
     return finished
 
@@ -266,10 +266,10 @@ def _add_included(
         comparison.failures.extend(Failure(name, "included", error) for error in errors)
 
 
-def _with_intervals(comparison: Comparison, test: Corpus, out: Path, seed: int) -> Comparison:
+def _with_intervals(comparison: Comparison, text: bytes, out: Path, seed: int) -> Comparison:
     """Return the comparison with its advice, and with intervals over documents of the test text and over seeds."""
     results, best, comparable = list(comparison.results), comparison.best, comparison.comparable
-    bytes_D = np.asarray([len(one) + (not one.endswith(b"\n")) for one in test.documents()], np.int64)
+    bytes_D = read_sizes(out, text)
     ends_D, nats_D = np.cumsum(bytes_D), list[np.ndarray]()
     models: dict[int, list[int]] = {}  # the rows of nats_D that belong to a result: one for each of its trainings
     for number, one in enumerate(results):

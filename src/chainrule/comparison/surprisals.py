@@ -3,6 +3,7 @@
 A comparison folder keeps the text once and the surprisals of each model beside it:
 
     test.txt                the held-out text, UTF-8; a line end is one byte
+    test.npy                the bytes of each of its documents
     surprisal/FOLDER.npz    of the model in FOLDER: nats (float32), -ln p of each token of test.txt, line ends
                             included; ends (int64), the byte of test.txt at which each token ends
 
@@ -27,11 +28,12 @@ from chainrule.evaluation.measure import score_ids
 from chainrule.folder import MANIFEST
 from chainrule.system.disk import replaced_file
 from chainrule.system.progress import Reports, as_progress
+from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
 from chainrule.tokens.base import Ids, Tokenizer, encode_in_parallel, line_bounds, lines_of
 from chainrule.tokens.spelling import byte_spans
 
-TEXT = "test.txt"
+TEXT, SIZES = "test.txt", "test.npy"
 SURPRISALS = "surprisal"
 
 MOST_BITS = 64.0
@@ -83,11 +85,14 @@ def surprisals_of(lm: LanguageModel, block: bytes) -> Surprisals:
 
 def write_text(folder: Path, text: Text) -> bytes:
     """Write the held-out text of a comparison; return its bytes, with a line end after the last line too."""
-    block = b"".join(as_corpus(text).blocks())
+    documents = [one if one.endswith(b"\n") else one + b"\n" for one in as_corpus(text).documents()]
+    block = b"".join(documents)
     if not block:
         raise CorpusError(f"{as_corpus(text).name}: the text is empty")
     with replaced_file(folder / TEXT) as file:
         file.write(block)
+    with replaced_file(folder / SIZES) as file:
+        np.save(file, np.asarray([*map(len, documents)], np.int64))
     return block
 
 
@@ -103,6 +108,24 @@ def read_text(folder: Path) -> bytes | None:
     """Read the held-out text of a comparison; None if the folder has none."""
     path = folder / TEXT
     return path.read_bytes().removesuffix(b"\n") + b"\n" if path.is_file() else None
+
+
+def read_sizes(folder: Path, block: bytes) -> NDArray[np.int64]:
+    """Read the bytes of each document of a held-out text; an earlier version divided it at its blank lines."""
+    path = folder / SIZES
+    if not path.is_file():
+        return np.asarray([len(one) for one in Corpus.from_text(block.decode()).documents()], np.int64)
+    try:
+        with path.open("rb") as file:
+            sizes: NDArray[np.int64] = np.load(file, allow_pickle=False)
+    except (ValueError, OSError, EOFError):
+        sizes = np.zeros(0, np.int64)
+    if sizes.dtype != np.int64 or sizes.ndim != 1 or (sizes <= 0).any() or sizes.sum() != len(block):
+        raise DamagedFileError(
+            f"{path}: these are not the sizes of the documents of {folder / TEXT}; remove it, and the text is "
+            "divided at blank lines"
+        )
+    return sizes
 
 
 def read_surprisals(folder: Path, name: str, size: int) -> Surprisals | None:

@@ -49,21 +49,27 @@ def among(draws: NDArray[np.float64], comparisons: int) -> tuple[float, float]:
     return middle - half, middle + half
 
 
-def drawn_bits_per_byte(
-    nats_MD: NDArray[np.float64], bytes_D: NDArray[np.int64], seed: int = 0, draws: int = DRAWS
-) -> NDArray[np.float64]:
-    """Return the bits per byte of each model on each draw of the documents, [draws, M]; models share the draws."""
+def drawn_sums(values_ND: NDArray[np.float64], seed: int = 0, draws: int = DRAWS) -> NDArray[np.float64]:
+    """Return the sum of each row over each draw of the documents, [draws, N]; rows share the draws."""
     random = np.random.default_rng(seed % 2**64)
-    documents = len(bytes_D)
-    found = np.empty((draws, len(nats_MD)))
+    documents = values_ND.shape[1]
+    found = np.empty((draws, len(values_ND)))
     at_once = max(1, _CELLS_AT_ONCE // documents)
     shares_D = np.full(documents, 1 / documents)
     for first in range(0, draws, at_once):
         times_RD = random.multinomial(documents, shares_D, size=min(at_once, draws - first))
-        # in double precision; a model that gives a document probability 0 has no finite figure
+        # a model that gives a document probability 0 has no finite figure
         with np.errstate(invalid="ignore"):
-            found[first : first + len(times_RD)] = (times_RD @ nats_MD.T) / (times_RD @ bytes_D)[:, None]
-    return found / math.log(2)
+            found[first : first + len(times_RD)] = times_RD @ values_ND.T
+    return found
+
+
+def drawn_bits_per_byte(
+    nats_MD: NDArray[np.float64], bytes_D: NDArray[np.int64], seed: int = 0, draws: int = DRAWS
+) -> NDArray[np.float64]:
+    """Return the bits per byte of each model on each draw of the documents, [draws, M]; models share the draws."""
+    sums = drawn_sums(np.concatenate([nats_MD, bytes_D[None]]), seed, draws)
+    return sums[:, :-1] / sums[:, -1:] / math.log(2)
 
 
 def drawn_means(

@@ -71,6 +71,7 @@ def comparison_charts(details: ComparisonDetails) -> dict[str, Any]:
     charts = {cost_chart_name(cost): _cost_chart(details, cost, palette) for cost in details.comparison.costs}
     for name, bins in (("position", details.position), ("frequency", details.frequency)):
         charts[name] = None if bins is None else _bins_chart(bins, palette)
+    charts["kinds"] = None if details.kinds is None else _kinds_chart(details.kinds, palette)
     charts["training"] = _training_chart(details, palette) if details.curves else None
     charts["learning"] = _learning_chart(details.comparison, palette)
     return {name: chart for name, chart in charts.items() if chart is not None}
@@ -170,11 +171,40 @@ def _bins_chart(bins: Bins, palette: Mapping[str, str]) -> Any:
     ]
     chart = _chart(rows, f"{bins.loss} by {bins.by}, a line for each model")
     return chart.mark_line(point=alt.OverlayMarkDef(size=30)).encode(
-        x=alt.X("bin:O", title=bins.by, sort=None, axis=alt.Axis(labelAngle=0, labelOverlap="parity")),
+        x=alt.X(
+            "bin:O", title=bins.by, sort=None, axis=alt.Axis(labelAngle=0, labelOverlap="parity", labelSeparation=6)
+        ),
         y=_from_lowest("bits", bins.loss),
         color=colour_of({name: colour for name, colour in palette.items() if name in bins.means}),
         tooltip=["model:N", _tip("bin:O", bins.by), _tip("bits:Q", bins.loss), "amount:Q"],
     )
+
+
+def _kinds_chart(kinds: Bins, palette: Mapping[str, str]) -> Any:
+    """Draw bits per word by kind of word: a point with its interval for each model, the best first."""
+    alt = altair()
+    shown = {name: colour for name, colour in palette.items() if name in kinds.means}
+    rows = []
+    for number, (label, equal) in enumerate(zip(kinds.labels, kinds.equal, strict=True)):
+        for name in shown:
+            bits = kinds.means[name][number]
+            low, high = kinds.intervals[name][number] or (bits, bits)
+            point = {"model": name, "kind": label, "told": name not in equal}
+            rows.append({**point, "bits": bits, "low": low, "high": high})
+    if not rows:
+        return None
+    base = _chart(rows, "Bits per word by kind of word, a point with its 95 % interval for each model").encode(
+        x=alt.X("bits:Q", title=kinds.loss, axis=alt.Axis(tickCount=6)),
+        y=alt.Y("kind:N", title=None, sort=None, axis=alt.Axis(grid=False, domain=False, ticks=False)),
+        yOffset=alt.YOffset("model:N", sort=None),
+        color=colour_of(shown),
+        tooltip=["model:N", "kind:N", *(_tip(f"{one}:Q", one, ".3f") for one in ("bits", "low", "high"))],
+    )
+    filled = alt.condition("datum.told", alt.value(1.0), alt.value(0.0))
+    points = base.mark_point(filled=False, size=28, opacity=1, strokeWidth=1.5)
+    fills = base.mark_point(filled=True, size=28).encode(opacity=filled)
+    bars = base.mark_rule(opacity=0.7).encode(x="low:Q", x2="high:Q")
+    return alt.layer(bars, points, fills).properties(height=alt.Step(7 if len(shown) > 4 else 12))
 
 
 def _learning_chart(comparison: Comparison, palette: Mapping[str, str]) -> Any:

@@ -13,9 +13,11 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from chainrule._version import __version__
+from chainrule.comparison.advice import joined
 from chainrule.comparison.learning_curve import fraction
 from chainrule.comparison.results import Result
 from chainrule.comparison.tables import seeds_in_words, training_table
+from chainrule.evaluation.intervals import FEWEST
 from chainrule.folder import to_json
 from chainrule.report.charts import LOSSES, OTHER, altair, colours, cost_chart_name, learning_colours
 from chainrule.report.pair import PairDetails, difference, ratio
@@ -135,6 +137,7 @@ def comparison_page(details: ComparisonDetails, charts: Mapping[str, Any]) -> st
     values: dict[str, Any] = {"details": details, "comparison": comparison, "best": best, "behind": behind}
     values |= {"palette": palette, "learning_colours": learning_colours(comparison, palette), "costs": costs}
     values |= {"kinds": _kinds(details), "best_at": _best_at(details), "meanings": KINDS}
+    values |= {"equal_at": _equal_at(details), "fewest": FEWEST}
     values |= {"trainings": training_table(comparison), "seeds": seeds_in_words(comparison)}
     return page(
         "comparison.html",
@@ -173,17 +176,35 @@ def _numbers(details: ComparisonDetails, palette: Mapping[str, str]) -> dict[str
     return found
 
 
-def _kinds(details: ComparisonDetails) -> list[tuple[Result, list[tuple[float, float]]]]:
-    """Return the bits of each model by kind of word, and how much more that is than the fewest, as a share."""
+def _kinds(details: ComparisonDetails) -> list[tuple[Result, list[dict[str, Any]]]]:
+    """Return each model with its cells by kind of word; `above` is the share of bits above the fewest."""
     kinds = details.kinds
     if kinds is None:
         return []
     least = [min(column) for column in zip(*kinds.means.values(), strict=True)]
-    found = {
-        name: [(bits, bits / low - 1 if low else 0.0) for bits, low in zip(means, least, strict=True)]
-        for name, means in kinds.means.items()
-    }
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name, means in kinds.means.items():
+        columns = zip(means, least, kinds.intervals[name], kinds.equal, strict=True)
+        found[name] = [
+            {
+                "bits": bits,
+                "half": None if interval is None else (interval[1] - interval[0]) / 2,
+                "above": bits / low - 1 if low else 0.0,
+                "is_equal": name in equal,
+            }
+            for bits, low, interval, equal in columns
+        ]
     return [(one, found[one.name]) for one in details.ranked if one.name in found]
+
+
+def _equal_at(details: ComparisonDetails) -> dict[str, list[str]]:
+    """Return the kinds of words by the models that the text cannot tell from the best at them."""
+    found: dict[str, list[str]] = {}
+    if details.kinds is not None:
+        for kind, names in zip(details.kinds.labels, details.kinds.equal, strict=True):
+            if names:
+                found.setdefault(joined(names), []).append(kind)
+    return found
 
 
 def _best_at(details: ComparisonDetails) -> list[dict[str, list[str]]]:

@@ -21,6 +21,7 @@ from chainrule.comparison.surprisals import (
     SURPRISALS,
     TEXT,
     Surprisals,
+    read_sizes,
     read_surprisals,
     read_text,
     record_surprisals,
@@ -171,7 +172,7 @@ def comparison_details(
             raise ChainruleError(f"{folder}: a comparison for {comparison.task} has no surprisals of a text")
         record_surprisals(folder, comparison, test, progress=progress)
     drawn = drawn_models(comparison.results)
-    found, block = _surprisals(folder, comparison)
+    found, block, sizes = _surprisals(folder, comparison)
     words = surprise.words_of(block.decode()) if block else None
     missing = []
     if comparison.is_of_text and (words is None or not found):
@@ -188,7 +189,7 @@ def comparison_details(
         curves=_curves(folder, comparison.results),
         position=surprise.by_position(block, finite, lines=comparison.context == "line") if finite else None,
         frequency=None if words is None or not finite else _frequency(comparison, found, finite, words, block),
-        kinds=surprise.by_kind(words, finite) if words is not None and finite else None,
+        kinds=surprise.by_kind(words, finite, sizes) if words is not None and finite else None,
         samples=samples_of(folder, comparison, drawn, words, prompts, progress),
         map=None if words is None or not found else _map(words, drawn, found),
         missing=missing,
@@ -243,11 +244,11 @@ def losses_in_bits(measurement: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def _surprisals(folder: Path, comparison: Comparison) -> tuple[dict[str, Surprisals], bytes]:
-    """Read the surprisals of every model that has some, and the text; of a long text the first lines."""
+def _surprisals(folder: Path, comparison: Comparison) -> tuple[dict[str, Surprisals], bytes, Ints]:
+    """Read the surprisals of all models, the text, and the sizes of its documents; of a long text the first lines."""
     block = read_text(folder) if comparison.is_of_text else None
     if not block:
-        return {}, b""
+        return {}, b"", np.zeros(0, np.int64)
     part = block
     if len(block) > ANALYSED_BYTES:
         part = block[: block.find(b"\n", ANALYSED_BYTES) + 1] or block
@@ -257,7 +258,8 @@ def _surprisals(folder: Path, comparison: Comparison) -> tuple[dict[str, Surpris
         if surprisals is not None:
             tokens = int((surprisals.ends <= len(part)).sum())
             found[result.name] = Surprisals(surprisals.nats[:tokens], surprisals.ends[:tokens])
-    return found, part
+    sizes = read_sizes(folder, block)
+    return found, part, sizes[np.cumsum(sizes) - sizes < len(part)]
 
 
 def _frequency(

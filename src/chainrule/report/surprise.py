@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.comparison.surprisals import Surprisals
+from chainrule.evaluation.intervals import FEWEST, among, drawn_sums, middle_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -75,6 +76,10 @@ class Bins:
     amounts: list[int]
     """The number of bytes, words or tokens in each class."""
     means: dict[str, list[float]]
+    intervals: dict[str, list[tuple[float, float] | None]] = field(default_factory=dict)
+    """Of each mean, over the documents of the text; None where too few documents have the class."""
+    equal: list[list[str]] = field(default_factory=list)
+    """For each class, the models that the text cannot tell from the best there."""
 
 
 _FEWEST_BYTES = 64  # of a class; the mean of fewer is mostly noise
@@ -173,12 +178,40 @@ _FEWEST_WORDS = 20  # of a kind; the mean of fewer is mostly noise
 _MARKS = " \t\"'`.,;:!?()[]{}<>*_~-\u2013\u2014\u2018\u2019\u201c\u201d\u2026"  # that may stand around a word
 
 
-def by_kind(words: Words, models: dict[str, Surprisals]) -> Bins:
-    """Return bits per word by kind of word."""
+def by_kind(words: Words, models: dict[str, Surprisals], sizes_D: Ints) -> Bins:
+    """Return bits per word by kind of word, with intervals over documents of so many bytes."""
     found = {kind: places for kind, places in _places_by_kind(words.words).items() if len(places) >= _FEWEST_WORDS}
     bits = {name: words.bits(surprisals) for name, surprisals in models.items()}
     means = {name: [float(values[places].mean()) for places in found.values()] for name, values in bits.items()}
-    return Bins("kind of word", "bits per word", [*found], [*map(len, found.values())], means)
+    bins = Bins("kind of word", "bits per word", [*found], [*map(len, found.values())], means)
+    document = np.searchsorted(np.cumsum(sizes_D), words.edges[:-1], side="right")
+    rows = [  # for each kind: its bits under each model, and its words, in each document
+        np.bincount(document[places], weights=values, minlength=len(sizes_D))
+        for places in found.values()
+        for values in (*(one[places] for one in bits.values()), None)
+    ]
+    drawn = drawn_sums(np.stack(rows).astype(np.float64)) if rows else np.zeros((0, 0))
+    bins.intervals.update({name: [] for name in models})
+    width = len(models) + 1
+    for number in range(len(found)):
+        sums = drawn[:, number * width : (number + 1) * width]
+        sums = sums[sums[:, -1] > 0]  # without the few draws in which no word is of the kind
+        _add_intervals(bins, number, sums[:, :-1] / sums[:, -1:], np.count_nonzero(rows[(number + 1) * width - 1]))
+    return bins
+
+
+def _add_intervals(bins: Bins, number: int, drawn_RM: Floats, documents: int) -> None:
+    """Add the intervals of one class, and the models that cannot be told from its best."""
+    names = [*bins.means]
+    best = min(range(len(names)), key=lambda one: bins.means[names[one]][number])
+    # of all differences in the table one would be there by chance
+    comparisons = len(bins.labels) * (len(names) - 1)
+    is_known = documents >= FEWEST
+    for name, draws in zip(names, drawn_RM.T, strict=True):
+        bins.intervals[name].append(middle_of(draws) if is_known else None)
+    others = [one for one in range(len(names)) if one != best]
+    behind = {names[one]: among(drawn_RM[:, one] - drawn_RM[:, best], comparisons)[0] for one in others if is_known}
+    bins.equal.append([name for name, low in behind.items() if low <= 0])
 
 
 def _places_by_kind(words: list[str]) -> dict[str, list[int]]:

@@ -53,6 +53,8 @@ class Corpus:
     cleaning: Cleaning = field(default_factory=Cleaning, compare=False)
     builtin: str | None = field(default=None, repr=False)
     """The name of the text, if it is one that comes with the package."""
+    divide: Callable[[Iterator[bytes]], Iterable[bytes]] | None = field(default=None, repr=False, compare=False)
+    """Divides the blocks of a text file into its documents [at blank lines]."""
     _spools: dict[str, ScratchFile] = field(default_factory=dict, repr=False, compare=False)
     """Copies of sources that can be read only once, by their names in messages."""
 
@@ -124,13 +126,13 @@ class Corpus:
     def documents(self, of_file: Callable[[Iterator[bytes]], Iterable[bytes]] | None = None) -> Iterator[bytes]:
         """Yield the documents one by one; joined, they are the same text as the joined `blocks`.
 
-        `of_file` divides the blocks of a text file into its documents [at blank lines]; a record is a document.
+        `of_file` divides the blocks of a text file into its documents [`divide`]; a record is a document.
         """
         self.cleaning.begin()
         yield from self.texts
         for path in self.paths:
             if form_of(path) == "text":
-                yield from (of_file or _documents_of_text)(self.text_blocks(path))
+                yield from (of_file or self.divide or _documents_of_text)(self.text_blocks(path))
             else:
                 yield from (record.text for record in self.records(path))
 

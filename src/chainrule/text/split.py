@@ -11,6 +11,7 @@ document can move another one.)
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -25,6 +26,8 @@ from chainrule.text.corpus import Corpus
 from chainrule.text.files import form_of
 
 _FEW = 10_000  # distinct documents up to which shares are exact; with more, uniform hashes are close to them
+
+_SIZES, _SIZE = ".sizes", struct.Struct("<q")  # beside a part: the bytes of each of its documents
 
 _MANY_FILES, _LARGEST_FILE = 20, 0.1  # so many files are documents, if none has a larger share of the bytes
 
@@ -54,12 +57,28 @@ def split(
     part_of = in_order(documents(), shares) if by == "time" else dealt(documents(), shares, seed, corpus.name)
     with naming(folder), ExitStack() as stack, progress.task("splitting", corpus.size(), "B") as task:
         files = {name: stack.enter_context(path.open("wb")) for name, path in paths.items()}
+        sizes = {name: stack.enter_context(path.with_suffix(_SIZES).open("wb")) for name, path in paths.items()}
         for document in documents():
-            files[part_of(document)].write(document if document.endswith(b"\n") else document + b"\n")
+            part, written = part_of(document), document if document.endswith(b"\n") else document + b"\n"
+            files[part].write(written)
+            sizes[part].write(_SIZE.pack(len(written)))
             task.advance(len(document))
     corpus.note_losses(progress)
     check_parts({name: path.stat().st_size for name, path in paths.items()}, corpus.name)
-    return {name: Corpus(paths=(path,)) for name, path in paths.items()}
+    return {
+        name: Corpus(paths=(path,), divide=partial(_of_sizes, path.with_suffix(_SIZES)))
+        for name, path in paths.items()
+    }
+
+
+def _of_sizes(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the documents of a part as they were written: a file or a record may have blank lines inside."""
+    rest, start = b"", 0
+    for (size,) in _SIZE.iter_unpack(path.read_bytes()):
+        while len(rest) - start < size and (block := next(blocks, b"")):
+            rest, start = rest[start:] + block, 0
+        yield rest[start : start + size]
+        start += size
 
 
 def documents_by(corpus: Corpus, by: By) -> Iterator[bytes]:

@@ -32,7 +32,7 @@ const config = {
   text: { fill: ink },
   axis: {
     labelColor: ink, titleColor: ink, tickColor: ink, domainColor: ink, gridColor: ink,
-    gridOpacity: 0.12, domainOpacity: 0.5, tickOpacity: 0.5, labelFontSize: 11, titleFontSize: 12, titleFontWeight: 500,
+    labelOverlap: "greedy", labelSeparation: 6, gridOpacity: 0.12, domainOpacity: 0.5, tickOpacity: 0.5, labelFontSize: 11, titleFontSize: 12, titleFontWeight: 500,
   },
 };
 // A chart is drawn when it is first seen: what is folded away has no width.
