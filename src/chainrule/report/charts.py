@@ -69,9 +69,9 @@ def comparison_charts(details: ComparisonDetails) -> dict[str, Any]:
     """Return the charts of a comparison by their names, which are those of their files."""
     palette = colours([one.name for one in details.drawn])
     charts = {cost_chart_name(cost): _cost_chart(details, cost, palette) for cost in details.comparison.costs}
+    charts["kinds"] = None if details.kinds is None else _kinds_chart(details.kinds, palette)
     for name, bins in (("position", details.position), ("frequency", details.frequency)):
         charts[name] = None if bins is None else _bins_chart(bins, palette)
-    charts["kinds"] = None if details.kinds is None else _kinds_chart(details.kinds, palette)
     charts["training"] = _training_chart(details, palette) if details.curves else None
     charts["learning"] = _learning_chart(details.comparison, palette)
     return {name: chart for name, chart in charts.items() if chart is not None}

@@ -245,7 +245,7 @@ def losses_in_bits(measurement: dict[str, Any]) -> dict[str, float]:
 
 
 def _surprisals(folder: Path, comparison: Comparison) -> tuple[dict[str, Surprisals], bytes, Ints]:
-    """Read the surprisals of all models, the text, and the sizes of its documents; of a long text the first lines."""
+    """Read the surprisals of all models, the text and the sizes of its documents; of a long text its start."""
     block = read_text(folder) if comparison.is_of_text else None
     if not block:
         return {}, b"", np.zeros(0, np.int64)
