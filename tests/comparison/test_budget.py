@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 import chainrule as cr
-from chainrule.comparison.budget import EqualBudget
+from chainrule.comparison import budget as budgets
+from chainrule.comparison.budget import EqualBudget, TimeBudget
 from chainrule.comparison.results import Comparison, read_comparison
 from chainrule.comparison.surprisals import read_surprisals
 from chainrule.comparison.tables import comparison_parts
-from chainrule.errors import ChainruleError, SettingsError
+from chainrule.contract.kinds import LadderEntry
+from chainrule.errors import ChainruleError, ModelError, SettingsError
 from chainrule.system.display import ResultTable
 
 TEXTS = [f"{who} {what} {when}" for who in ("cats", "dogs") for what in ("run", "eat") for when in range(40)]
@@ -107,3 +109,33 @@ def test_speeds_are_medians_after_the_first_use(
     bigram = compared(ladder, tmp_path / "out", kinds=["ngram"]).results[0]
     assert bigram.test.seconds == 0.4
     assert bigram.test.tokens_per_second == pytest.approx(bigram.test.tokens / 0.4)
+
+
+@pytest.mark.parametrize("slower", [1.0, 4.0, 30.0])
+def test_the_minutes_hold_on_a_machine_that_slows_down(monkeypatch: pytest.MonkeyPatch, slower: float) -> None:
+    """Training ends by the clock; what it takes to count and to measure models takes longer after a minute."""
+    now = [0.0]
+    monkeypatch.setattr(budgets.time, "perf_counter", lambda: now[0])
+
+    def work(seconds: float) -> None:
+        quick = min(seconds, max(0.0, 60 - now[0]))
+        now[0] += quick + slower * (seconds - quick)
+
+    budget, left_out = TimeBudget(4.0, each=1.0, began=0.0), []
+    networks = [LadderEntry(f"net {number}", {"minutes": 1}) for number in range(6)]
+    work(20)  # n-gram models
+    for number, network in enumerate(networks):
+        try:
+            entry = budget.within(network, networks[number + 1 :])
+        except ModelError as error:
+            left_out.append(str(error))
+            continue
+        began, seconds = now[0], 60 * entry.settings["minutes"]
+        now[0] += seconds
+        work(2.0)  # to measure it
+        budget.took(entry, now[0] - began)
+    work(4.0)  # the mixture
+    once = slower * 6.0  # what is measured last, when no time is left to make up for it
+    assert 240 * 0.9 < now[0] < 240 * 1.1 + (once if slower > 4 else 0)
+    assert bool(left_out) == (slower > 4)
+    assert all("the 4 minutes were over before its turn" in error for error in left_out)

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 from tests.browsing import launched
@@ -41,15 +40,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "corpus.txt").write_text("".join(documents[:12]), encoding="utf-8")
     (folder / "held.txt").write_text(HELD_OUT, encoding="utf-8")
     out = folder / "ladder"
-    with mock.patch("chainrule.comparison.measured_training.LEAST_STEPS", 1):  # there is time for a few
-        compare(
-            folder / "corpus.txt",
-            out,
-            test=folder / "held.txt",
-            kinds=["ngram", "elman"],
-            tokenizer=cr.TokenizerChoice("bpe", vocab_size=400),
-            minutes=0.01,
-        )
+    compare(
+        folder / "corpus.txt",
+        out,
+        test=folder / "held.txt",
+        kinds=["ngram", "elman"],
+        tokenizer=cr.TokenizerChoice("bpe", vocab_size=400),
+        budget="steps=2",
+    )
     comparison = read_comparison(out)
     assert comparison is not None
     record_surprisals(out, comparison, folder / "held.txt")

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from chainrule import settings as settings_of
 from chainrule.contract.kinds import Kind, LadderEntry, TrainingData
-from chainrule.errors import SettingsError
+from chainrule.errors import ModelError, SettingsError
 from chainrule.networks.defaults import of_flops, of_parameters
 from chainrule.networks.settings import NeuralSettings
 from chainrule.networks.training_settings import HOW_LONG
@@ -22,7 +22,7 @@ MINUTES = 4.0
 Unit: TypeAlias = Literal["tokens", "steps", "parameters", "flops"]
 
 _MIXING = 2.0  # the time to mix and measure a mixture, in that to measure a network
-_LEAST_SECONDS = 1.0  # a network gets at least that much, however late it is
+_LEAST_SECONDS = 1.0  # a network whose turn comes in time gets at least that much
 _MULTIPLES = {"": 1.0, "k": 1e3, "M": 1e6, "B": 1e9}
 
 
@@ -81,8 +81,8 @@ class TimeBudget:
     """The time of a comparison: models that are counted take what they need, and networks share the rest.
 
     A network gets its share of what is left when its turn comes, less the time to measure the networks and their
-    mixture. How long that takes is not known before the first is measured: `each` is a guess, which every network
-    that was measured corrects.
+    mixture; if nothing is left, it is not trained. How long it takes to measure one is not known before the first
+    is measured: `each` is a guess, which every network that was measured corrects.
     """
 
     minutes: float | None
@@ -97,11 +97,18 @@ class TimeBudget:
     _measured: list[float] = field(default_factory=list)
 
     def within(self, entry: LadderEntry, waiting: Sequence[LadderEntry]) -> LadderEntry:
-        """Return the entry with the minutes of each training; `waiting` are the entries after it."""
+        """Return the entry with the minutes of each training; `waiting` are the entries after it.
+
+        If the time is over, that is an error.
+        """
         if self.minutes is None or "minutes" not in entry.settings:
             return entry
         networks = [entry, *(other for other in waiting if "minutes" in other.settings)]
         left = 60 * self.minutes - self.spent - (time.perf_counter() - self.began)
+        if left <= 0:
+            raise ModelError(
+                f"the {self.minutes:g} minutes were over before its turn: give the comparison more, or fewer models"
+            )
         expected = sum([self.each, *self._measured]) / (1 + len(self._measured))
         left -= expected * (len(networks) + _MIXING)
         seconds = max(_LEAST_SECONDS, left * entry.share / sum(one.share for one in networks) / self.trainings)

@@ -41,7 +41,7 @@ from chainrule.runs.train import Given, as_examples, encode_examples, lines_of
 from chainrule.system.devices import choose_device
 from chainrule.system.disk import holding, remove_folder, scratch_folder, sweep
 from chainrule.system.parallel import cores
-from chainrule.system.progress import Progress, Reports, as_progress
+from chainrule.system.progress import Gathered, Progress, Reports, as_progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.overlap import repeated_bytes
 from chainrule.text.split import By
@@ -199,6 +199,8 @@ def _train_all(
 ) -> None:
     """Train and measure the models that have no result yet."""
     progress = training.data.progress
+    gathered = Gathered(progress)
+    training = replace(training, data=replace(training.data, progress=gathered))
     jobs = sorted(jobs, key=lambda job: job.order)
     drawn = [job.entry.name for job in jobs if job.share < 1]
     add_whole_text(comparison, drawn)
@@ -210,9 +212,12 @@ def _train_all(
             job = waiting.pop(0)
             with going_on() as errors:
                 _train(job, training, texts, comparison, budget, [other.entry for other in waiting])
+            notes = gathered.take()
             for error in errors:
                 comparison.failures.append(Failure(job.entry.name, job.kind.name, error, job.share))
-                progress.note(f"{on_part(job.entry.name, job.share)} failed, and the others go on: {error}")
+                notes = f"{on_part(job.entry.name, job.share)} failed, and the others go on: {error}"
+            if notes:  # a line for each model at most
+                progress.note(notes)
             add_whole_text(comparison, drawn)
             comparison.write(training.out)
             task.advance(1)

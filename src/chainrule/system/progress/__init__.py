@@ -49,6 +49,29 @@ class Silent:
 
 SILENT = Silent()
 
+
+class Gathered:
+    """A `Progress` that passes tasks on and keeps notes, so that they can be shown in one line."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.task = progress.task
+        self._notes: list[str] = []
+        self.note = self._notes.append
+
+    def take(self) -> str:
+        """Return the notes since the last call as one line, each once.
+
+        >>> gathered = Gathered(SILENT)
+        >>> for note in ("chosen batch=8", "slow", "slow"):
+        ...     gathered.note(note)
+        >>> gathered.take(), gathered.take()
+        ('chosen batch=8; slow', '')
+        """
+        found = "; ".join(dict.fromkeys(self._notes))
+        self._notes.clear()
+        return found
+
+
 Reports: TypeAlias = Progress | bool
 """True or False to show progress or not, or the receiver of the reports."""
 
