@@ -23,6 +23,8 @@ Unit: TypeAlias = Literal["tokens", "steps", "parameters", "flops"]
 
 _MIXING = 2.0  # the time to mix and measure a mixture, in that to measure a network
 _LEAST_SECONDS = 1.0  # a network whose turn comes in time gets at least that much
+LATE_SECONDS = 10.0
+"""After the end of the time, in which a network may still begin: a short comparison has a network too."""
 _MULTIPLES = {"": 1.0, "k": 1e3, "M": 1e6, "B": 1e9}
 
 
@@ -81,7 +83,7 @@ class TimeBudget:
     """The time of a comparison: models that are counted take what they need, and networks share the rest.
 
     A network gets its share of what is left when its turn comes, less the time to measure the networks and their
-    mixture; if nothing is left, it is not trained. How long it takes to measure one is not known before the first
+    mixture; if its turn comes too late, it is not trained. How long it takes to measure one is not known before the first
     is measured: `each` is a guess, which every network that was measured corrects.
     """
 
@@ -99,13 +101,13 @@ class TimeBudget:
     def within(self, entry: LadderEntry, waiting: Sequence[LadderEntry]) -> LadderEntry:
         """Return the entry with the minutes of each training; `waiting` are the entries after it.
 
-        If the time is over, that is an error.
+        If the time was over long before, that is an error.
         """
         if self.minutes is None or "minutes" not in entry.settings:
             return entry
         networks = [entry, *(other for other in waiting if "minutes" in other.settings)]
         left = 60 * self.minutes - self.spent - (time.perf_counter() - self.began)
-        if left <= 0:
+        if left < -LATE_SECONDS:
             raise ModelError(
                 f"the {self.minutes:g} minutes were over before its turn: give the comparison more, or fewer models"
             )
