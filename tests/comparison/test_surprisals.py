@@ -14,12 +14,16 @@ import chainrule as cr
 from chainrule.comparison.surprisals import (
     MOST_BITS,
     Surprisals,
+    read_sizes,
     read_surprisals,
+    read_text,
     surprisals_of,
     token_ends,
     write_surprisals,
+    write_text,
 )
 from chainrule.errors import DamagedFileError
+from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer
 
 LINES = ["the cat sat on the mat", "the naïve café — a cat", "", "on the  mat, the cat"]
@@ -122,6 +126,29 @@ def test_files_are_read_back_and_damage_is_named(tmp_path: Path) -> None:
     assert read_surprisals(tmp_path, "other", 3) is None
     with pytest.raises(DamagedFileError, match="not the surprisals of"):
         read_surprisals(tmp_path, "model", 4)
-    (tmp_path / "surprisal" / "model.npz").write_bytes(b"PK\x03\x04 nonsense")
-    with pytest.raises(DamagedFileError, match="not a file of surprisals"):
-        read_surprisals(tmp_path, "model", 3)
+    path = tmp_path / "surprisal" / "model.npz"
+    packed = path.read_bytes()
+    begin = packed.index(b"nats.npy") + len(b"nats.npy") + 20  # where numpy's compressed header stands
+    for damaged in (b"PK\x03\x04 nonsense", packed[:begin] + b"\xff" * 40 + packed[begin + 40 :]):
+        path.write_bytes(damaged)
+        with pytest.raises(DamagedFileError, match="not a file of surprisals"):
+            read_surprisals(tmp_path, "model", 3)
+
+
+def test_damage_of_the_text_is_named(tmp_path: Path) -> None:
+    block = write_text(tmp_path, Corpus.from_texts(["a b\n\nc"] * 10))
+    assert read_text(tmp_path) == block and read_sizes(tmp_path, block).tolist() == [7] * 10
+    for damaged in (np.asarray([7, 3]), np.asarray([70.0]), np.asarray([[70]]), np.asarray([71, -1])):
+        np.save(tmp_path / "test.npy", damaged)
+        with pytest.raises(DamagedFileError, match="not the sizes of the documents"):
+            read_sizes(tmp_path, block)
+    (tmp_path / "test.npy").write_bytes(b"nonsense")
+    with pytest.raises(DamagedFileError, match="not the sizes of the documents"):
+        read_sizes(tmp_path, block)
+    (tmp_path / "test.npy").unlink()  # as of an earlier version: paragraphs
+    assert read_sizes(tmp_path, block).tolist() == [5, *[7] * 9, 2]
+    block = write_text(tmp_path, Corpus.from_texts(["a b\n\nc"] * 2))  # two documents are too few to draw
+    assert read_sizes(tmp_path, block).tolist() == [5, 7, 2]
+    (tmp_path / "test.txt").write_bytes(b"a \x80 b\n")
+    with pytest.raises(DamagedFileError, match="not UTF-8"):
+        read_text(tmp_path)

@@ -83,8 +83,8 @@ class TimeBudget:
     """The time of a comparison: models that are counted take what they need, and networks share the rest.
 
     A network gets its share of what is left when its turn comes, less the time to measure the networks and their
-    mixture; if its turn comes too late, it is not trained. How long it takes to measure one is not known before the first
-    is measured: `each` is a guess, which every network that was measured corrects.
+    mixture; if its turn comes too late, it is not trained. How long it takes to measure one is not known before the
+    first is measured: `each` is a guess, which every network that was measured corrects.
     """
 
     minutes: float | None

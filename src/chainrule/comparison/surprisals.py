@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from chainrule.comparison.results import Comparison
 from chainrule.contract.kinds import load
 from chainrule.contract.lm import LanguageModel
 from chainrule.errors import CorpusError, DamagedFileError
+from chainrule.evaluation.intervals import FEWEST
 from chainrule.evaluation.measure import score_ids
 from chainrule.folder import MANIFEST
 from chainrule.system.disk import replaced_file
@@ -87,6 +89,8 @@ def write_text(folder: Path, text: Text) -> bytes:
     """Write the held-out text of a comparison; return its bytes, with a line end after the last line too."""
     documents = [one if one.endswith(b"\n") else one + b"\n" for one in as_corpus(text).documents()]
     block = b"".join(documents)
+    if len(documents) < FEWEST:  # then intervals are over paragraphs, rather than missing
+        documents = [*Corpus.from_text(block.decode()).documents()]
     if not block:
         raise CorpusError(f"{as_corpus(text).name}: the text is empty")
     with replaced_file(folder / TEXT) as file:
@@ -107,7 +111,17 @@ def write_surprisals(folder: Path, name: str, found: Surprisals) -> None:
 def read_text(folder: Path) -> bytes | None:
     """Read the held-out text of a comparison; None if the folder has none."""
     path = folder / TEXT
-    return path.read_bytes().removesuffix(b"\n") + b"\n" if path.is_file() else None
+    if not path.is_file():
+        return None
+    block = path.read_bytes().removesuffix(b"\n") + b"\n"
+    try:
+        block.decode()
+    except UnicodeDecodeError as error:
+        raise DamagedFileError(
+            f"{path}: damaged, since it is not UTF-8 ({error.reason} at byte {error.start:,}); make it anew "
+            f"from the held-out text: chainrule report {folder} --test FILE"
+        ) from None
+    return block
 
 
 def read_sizes(folder: Path, block: bytes) -> NDArray[np.int64]:
@@ -136,7 +150,7 @@ def read_surprisals(folder: Path, name: str, size: int) -> Surprisals | None:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             found = Surprisals(arrays["nats"].astype(np.float32), arrays["ends"].astype(np.int64))
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, OSError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise DamagedFileError(
             f"{path}: not a file of surprisals ({error}); make it anew: chainrule report {folder} --test FILE"
         ) from None
