@@ -126,3 +126,11 @@ def test_the_bar_moves_as_often_as_the_model_says(
     monkeypatch.setattr(progress, "advance", advances.append)
     m = evaluate(lm, cr.Corpus.from_text("i love cats\n" * 250), progress=progress)
     assert m.tokens == 1000 and advances[-50:] == [20] * 50  # what comes before is encoding
+
+
+def test_the_note_on_a_lower_bound_names_case_where_it_is_ignored() -> None:
+    lines = ["To be", "or not"] * 5
+    words = cr.train("ngram", lines, order=1, tokenizer="word")
+    lowered = cr.train("ngram", lines, order=1, tokenizer=cr.TokenizerChoice("word", lowercase=True))
+    assert str(cr.evaluate(words, lines)).endswith("are not counted")
+    assert str(cr.evaluate(lowered, lines)).endswith("are not counted, nor is case")

@@ -78,6 +78,9 @@ class Measured:
     trained_on: float | None = None
     """The share of the text's long lines that the model was trained on, by a sample; None if it is not known."""
 
+    ignores_case: bool | None = None
+    """True if the model reads upper-case letters as lower-case ones."""
+
     hits: list[float] | None = None
     """The shares of tokens whose longest known n-gram has 1, 2, ... tokens; None if the model has no n-grams.
 
@@ -118,7 +121,7 @@ def caveats(every: Iterable[Measured]) -> list[str]:
     every = list(every)
     found = [] if all(one.normalised for one in every) else [SCORES]
     if not all(one.lossless for one in every):
-        found.append(LOWER_BOUND)
+        found.append(LOWER_BOUND + (", nor is case" if any(one.ignores_case for one in every) else ""))
     trained = [one.trained_on for one in every if one.trained_on is not None and one.trained_on > _WORTH_SAYING]
     if trained:
         share = f"{min(trained):.0%}" if len(set(trained)) == 1 else f"{min(trained):.0%} to {max(trained):.0%}"
@@ -219,6 +222,7 @@ def measure(
         seconds=seconds,
         tokens_per_second=encoded.tokens / max(seconds, 1e-9),
         perplexity_without_end=None if encoded.ends else _without_end(lm, encoded, nats, impossible, last),
+        ignores_case=lm.tokenizer.ignores_case or None,
         trained_on=None if encoded.sketch is None else shared(encoded.sketch, sketches_in(lm.provenance)),
     )
 

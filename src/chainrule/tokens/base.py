@@ -33,6 +33,8 @@ class Tokenizer(ABC):
     kind: ClassVar[str]
     lossless: ClassVar[bool]
     """True if decoding gives back the text exactly, unless something in it is <unk>."""
+    ignores_case: ClassVar[bool] = False
+    """True if upper-case letters are read as lower-case ones."""
     name: str
     """The tokenizer's name on the command line."""
     vocab_size: int

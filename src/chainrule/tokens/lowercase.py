@@ -40,6 +40,7 @@ class LowercaseTokenizer(Tokenizer):
 
     kind: ClassVar[str] = "lowercase"
     lossless: ClassVar[bool] = False
+    ignores_case: ClassVar[bool] = True
 
     def __init__(self, of: Tokenizer) -> None:
         self.of = of
