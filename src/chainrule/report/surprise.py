@@ -196,7 +196,9 @@ def by_kind(words: Words, models: dict[str, Surprisals], sizes_D: Ints) -> Bins:
     for number in range(len(found)):
         sums = drawn[:, number * width : (number + 1) * width]
         sums = sums[sums[:, -1] > 0]  # without the few draws in which no word is of the kind
-        _add_intervals(bins, number, sums[:, :-1] / sums[:, -1:], np.count_nonzero(rows[(number + 1) * width - 1]))
+        _add_intervals(
+            bins, number, sums[:, :-1] / sums[:, -1:], int(np.count_nonzero(rows[(number + 1) * width - 1]))
+        )
     return bins
 
 
