@@ -43,7 +43,7 @@ def test_with_both_the_nearer_limit_counts(steps: int, minutes: float, step: int
 def test_a_sample_of_lines_has_whole_lines(lengths: list[int], tokens: int) -> None:
     lines = [np.append(np.arange(1, length + 1), 0) for length in lengths]
     ids = np.concatenate(lines)
-    sample = sample_of(ids, 0, "line", tokens)
+    sample = ids[sample_of(ids, 0, "line", tokens)]
     cut = np.split(sample, np.flatnonzero(sample == 0) + 1)[:-1]
     assert sample[-1] == 0 and {tuple(line) for line in cut} <= {tuple(line) for line in lines}
     if tokens >= len(ids):
@@ -52,7 +52,7 @@ def test_a_sample_of_lines_has_whole_lines(lengths: list[int], tokens: int) -> N
 
 def test_a_sample_of_a_stream_is_spread_over_it() -> None:
     ids = np.arange(100_000)
-    sample = sample_of(ids, 0, "stream", 1600)
+    sample = ids[sample_of(ids, 0, "stream", 1600)]
     assert len(sample) == 1600 and (sample[0], sample[-1]) == (0, 99_999)
     assert np.count_nonzero(np.diff(sample) > 1) == 15
 

@@ -148,6 +148,8 @@ class TrainingData:
     """
     executor: Executor = EMBEDDED
     """Where the work is done, for kinds that take an executor."""
+    base: Any = None
+    """For a network on a base, the n-gram models (training/base.py)."""
 
     def __post_init__(self) -> None:
         if self.context not in ("line", "stream"):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chainrule.networks.config import LEAK, HiddenLayersConfig, padded_size
-from chainrule.networks.loss import best_nats
+from chainrule.networks.loss import best_nats, nats_of_targets
 from chainrule.networks.precision import PlainProducts
 from chainrule.networks.regularise import Dropout
 
@@ -97,9 +97,12 @@ class Head(PlainProducts):
         """Return the logits of the vocabulary, without the padding rows: [..., V]."""
         return functional.linear(features, self.weight, self.bias)[..., : self.vocab_size]
 
-    def nats(self, features_BTD: Tensor, targets_BT: Tensor) -> Tensor:
-        """Return Σ -ln softmax(logits)[target], over the targets that are tokens."""
+    def nats(self, features_BTD: Tensor, targets_BT: Tensor, base_BTV: Tensor | None = None) -> Tensor:
+        """Return Σ -ln softmax(logits + base)[target], over the targets that are tokens."""
         features_ND, targets_N = features_BTD.flatten(0, -2), targets_BT.flatten()
+        if base_BTV is not None:
+            logits_NV = self(features_ND).to(base_BTV.dtype) + base_BTV.flatten(0, -2)
+            return nats_of_targets(logits_NV, targets_N).sum()
         if self.training:
             return best_nats(features_ND, self.weight, self.bias, targets_N, self.float8)
         bias_V = None if self.bias is None else self.bias[: self.measured]

@@ -104,16 +104,18 @@ class Network(Trainable):
         mean nothing, and the memory is as if it were not there. None: all are tokens.
         """
 
-    def loss(self, inputs_BT: Tensor, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
+    def loss(self, inputs: Any, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
         """Return the loss of predicting targets_BT[b, t] after inputs_BT[b, :t+1] and the tokens of `memory`.
 
         PAD in the targets is not predicted. PAD in the inputs stands at the end of rows, where the targets are PAD.
+        Inputs may be a pair, (inputs_BT, base_BTV): the base is added to the logits.
         """
+        inputs_BT, base_BTV = inputs if isinstance(inputs, tuple) else (inputs, None)
         # Padding stands at the end of rows whose memory is not carried on, and its target costs nothing: it may be
         # read as any token.
         reading = self(inputs_BT.clamp(min=0), memory)
         penalty = None if reading.activations is None else self.penalise(reading.activations, inputs_BT != PAD)
-        return BatchLoss(self.head.nats(reading.features_BTD, targets_BT), penalty, reading.memory)
+        return BatchLoss(self.head.nats(reading.features_BTD, targets_BT, base_BTV), penalty, reading.memory)
 
     def penalise(self, activations: Any, is_token_BT: Tensor) -> Tensor | None:
         """Return the penalty that regularisation adds to the mean loss per token; None if there is none."""

@@ -26,6 +26,8 @@ from chainrule.system.devices import has_torch
 from chainrule.text.templates import TEMPLATE, check_template
 
 EngineName: TypeAlias = Literal["torch", "tape"]
+AUTO = "auto"
+"""The value of `base` for an n-gram model that is counted on the training text."""
 
 LITTLE_REGULARISED = 1.5
 """The most hidden parameters for each token of the text, for networks that have dropout only (docs/defaults.md)."""
@@ -119,6 +121,16 @@ class EngineSettings(NeuralSettings):
         "the library that computes: torch, or the tape, in NumPy; auto: the faster one of a run by the clock "
         "on a CPU, otherwise torch where it is installed",
     )
+    base: str | None = setting(
+        None,
+        "an n-gram model folder, whose ln p is added to the logits: the network learns what it does not predict; "
+        "auto: a 5-gram model of the training text",
+    )
+
+    @property
+    def tokenizer_folder(self) -> str | None:
+        """The model folder whose tokenizer the training takes."""
+        return None if self.base == AUTO else self.base
 
     @property
     def chosen_engine(self) -> EngineName:
@@ -152,11 +164,12 @@ class TunedSettings(EngineSettings):
             check_template(self.template)
         if self.vectors is not None and self.pretrained is not None:
             raise SettingsError("vectors and pretrained are two ways to begin: set one of them")
+        if self.base is not None and self.pretrained is not None:
+            raise SettingsError("a model that is tuned has no base: leave out base or pretrained")
 
     @property
     def tokenizer_folder(self) -> str | None:
-        """The model folder whose tokenizer the training takes."""
-        return self.pretrained
+        return self.pretrained or super().tokenizer_folder
 
     @property
     def is_tuned(self) -> bool:

@@ -197,7 +197,7 @@ def check_tokenizer(kind: Kind, folder: str, given: Chosen | str | None) -> None
     else:
         is_same = dump_tokenizer(choice) == dump_tokenizer(own)
     if not is_same:
-        raise SettingsError(f"pretrained={folder} has a tokenizer of its own, {own.name}: leave out the tokenizer")
+        raise SettingsError(f"{folder} has a tokenizer of its own, {own.name}: leave out the tokenizer")
 
 
 def check_executor(kind: Kind, settings: Any, executor: str, device: str) -> None:

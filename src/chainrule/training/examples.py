@@ -77,12 +77,16 @@ class TextExamples(Examples):
     def tokens(self) -> int:
         return len(self.ids)
 
+    def at(self, places: np.ndarray | slice) -> Self:
+        """Return the tokens at these places of the text, as examples."""
+        return replace(self, ids=self.ids[places])
+
     def sampled(self, tokens: int) -> Self:
-        return replace(self, ids=sample_of(self.ids, self.eos, self.context, tokens))
+        return self.at(sample_of(self.ids, self.eos, self.context, tokens))
 
     def beginning(self, tokens: int) -> Self:
         ends = np.flatnonzero(self.ids[:tokens] == self.eos)
-        return replace(self, ids=self.ids[: ends[-1] + 1]) if len(ends) else self
+        return self.at(slice(0, ends[-1] + 1)) if len(ends) else self
 
     def feed(self, engine: Engine, settings: TrainingSettings, seed: int) -> Feed:
         size = size_for(settings.row_length(engine.window, self.context), engine, settings)
@@ -172,19 +176,20 @@ def texts_of(data: TrainingData) -> Texts:
     return TextExamples.of(data, NextToken.of(data.tokenizer, data.context))
 
 
-def sample_of(ids: np.ndarray, eos: int, context: Context, tokens: int) -> np.ndarray:
-    """Return about `tokens` tokens, evenly spread over the text: whole lines or, of a stream, a few long stretches.
+def sample_of(ids: np.ndarray, eos: int, context: Context, tokens: int) -> np.ndarray | slice:
+    """Return the places of about `tokens` tokens, evenly spread: whole lines or, of a stream, a few long stretches.
 
     >>> ids = np.array([5, 0, 6, 0, 7, 0, 8, 0])
-    >>> sample_of(ids, 0, "line", 4)
+    >>> ids[sample_of(ids, 0, "line", 4)]
     array([5, 0, 7, 0])
     """
     if tokens >= len(ids):
-        return ids
+        return slice(None)
     if context == "stream":
         length = max(1, tokens // STRETCHES)
         starts = np.linspace(0, len(ids) - length, STRETCHES).astype(np.int64)
-        return np.concatenate([ids[start : start + length] for start in starts])
+        return (starts[:, None] + np.arange(length)).ravel()
     starts, ends = line_bounds(ids, eos)
     every = max(1, round(len(ids) / tokens))
-    return np.concatenate([ids[start:end] for start, end in zip(starts[::every], ends[::every], strict=True)])
+    bounds = zip(starts[::every], ends[::every], strict=True)
+    return np.concatenate([np.arange(start, end) for start, end in bounds])

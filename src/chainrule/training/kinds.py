@@ -33,6 +33,7 @@ from chainrule.system.progress import SILENT
 from chainrule.system.threads import paying_threads
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import parse_tokenizer
+from chainrule.training.base import base_folder, base_for, base_texts, begin_at_base, on_base
 from chainrule.training.checkpoints.checkpoint import Checkpoints
 from chainrule.training.checkpoints.run_folder import EARLIER, HISTORY, LAST
 from chainrule.training.engines.base import Engine, Fill
@@ -76,6 +77,8 @@ class NetworkKind:
 
     def texts(self, settings: Any, data: TrainingData) -> Texts:
         """Return the examples that a network learns from, and those that it is validated on."""
+        if data.base is not None:
+            return base_texts(data)
         return reply_texts(settings, data) if getattr(settings, "is_tuned", False) else texts_of(data)
 
     def sample(self, lm: Any, data: TrainingData) -> str:
@@ -127,6 +130,7 @@ class NetworkKind:
         self.engine(settings).check(settings, device)
         check_logger(settings.logger)
         completed(settings, self.name)
+        base_folder(settings)
 
     def build(self, settings: Any, data: TrainingData, vectors: Vectors | None = None) -> Engine:
         """Return an engine for a new model with random weights and, in its embedding table, word vectors."""
@@ -139,6 +143,8 @@ class NetworkKind:
                 weight_VD, scale, setting = engine.table(model)
                 vectors.check_width(weight_VD.shape[1], setting)
                 weight_VD[vectors.ids_N] = vectors.matrix_ND / scale
+            if data.base is not None:
+                begin_at_base(model.tensors())
             return model
 
         return engine.build(with_vectors, settings, data)
@@ -164,21 +170,24 @@ class NetworkKind:
 
     def _train(self, settings: Any, data: TrainingData) -> Any:
         began = time.perf_counter()
+        data = replace(data, base=base_for(settings, data))
         settings = self._chosen(settings, data, began)
         vectors = load_vectors(settings.vectors, data.tokenizer) if settings.vectors else None
         engine = self.build(settings, data, vectors)
         if vectors is not None:
             data.progress.note(str(vectors))
         texts, model = self.texts(settings, data), engine.model
-        sample = partial(self.sample, model, data)
+        finished = on_base(model, data.base)
+        sample = partial(self.sample, finished, data)
         trained = train_network(engine, settings, data, texts=texts, sample=sample, began=began)
         coverage = {} if vectors is None else {"vectors_coverage": round(vectors.coverage, 4)}
         model.metrics = {**coverage, **_figures(model, trained, data.tokenizer.vocab_size)}
         if getattr(settings, "is_tuned", False):
             model.metrics = with_tokens_read(model.metrics, texts.train, data)
+        finished.metrics = {**finished.metrics, **model.metrics}
         if data.run is not None:
-            _save_last(engine, trained, settings, data)
-        return model
+            _save_last(engine, finished, trained, settings, data)
+        return finished
 
     def _chosen(self, settings: Any, data: TrainingData, began: float) -> Any:
         """Return the settings with a value for each that is left open: of the checkpoint, or chosen now."""
@@ -245,9 +254,8 @@ def _settings_of_checkpoint(data: TrainingData) -> dict[str, Any] | None:
     return None if found is None else dict(found.state["identity"]["settings"])
 
 
-def _save_last(engine: Engine, trained: Trained, settings: NeuralSettings, data: TrainingData) -> None:
+def _save_last(engine: Engine, model: Any, trained: Trained, settings: NeuralSettings, data: TrainingData) -> None:
     """Save the last weights in the run folder, as a model; the model itself keeps the best ones."""
-    model = engine.model
     metrics, provenance = model.metrics, model.provenance
     # validations measure averaged weights where there are any, not the last ones
     nats = trained.state.history[-1]["validation_loss"] if settings.average == "none" else None

@@ -28,6 +28,7 @@ Randomness: TypeAlias = Generator | None
 """The random generator of dropout; None: there is no dropout, as in evaluation."""
 Shape: TypeAlias = tuple[int, ...]
 _HEAD_STD = 0.02
+_NEVER = -1e4  # a logit so low that its power of e is 0
 
 
 class Reading(NamedTuple):
@@ -121,7 +122,7 @@ class TapeNetwork(ABC):
 
     def loss(
         self,
-        inputs_BT: Array,
+        inputs: Any,
         targets_BT: Array,
         memory: Any = None,
         *,
@@ -133,7 +134,9 @@ class TapeNetwork(ABC):
 
         PAD in the targets is not predicted. PAD in the inputs stands at the end of rows, where the targets are PAD.
         With `is_measured`, for evaluation and not training, the padding rows of the table get no probability.
+        Inputs may be a pair, (inputs_BT, base_BTV): the base is added to the logits.
         """
+        inputs_BT, base_BTV = inputs if isinstance(inputs, tuple) else (inputs, None)
         targets = int((targets_BT != PAD).sum())
         total = max(targets, 1) if count is None else count
         # padding is not predicted and stands at the end: it may be read as any token
@@ -141,6 +144,10 @@ class TapeNetwork(ABC):
         logits: Node = self.logits(reading.features)
         if is_measured:
             logits = Value(logits.out_tensor[..., : self.vocab_size], "logits")
+        if base_BTV is not None:
+            padding = logits.out_tensor.shape[-1] - base_BTV.shape[-1]
+            padded = np.pad(base_BTV, ((0, 0), (0, 0), (0, padding)), constant_values=_NEVER)
+            logits = Add().apply_fwd(logits, Value(padded, "base"))
         nats = SoftmaxCrossEntropy(count=total).apply_fwd(logits, Value(targets_BT, "y"))
         module: Module = nats
         if reading.activations is not None:
