@@ -85,6 +85,8 @@ INSIDE = {
         "parallel",
         "engines",
         "examples",
+        "base",
+        "beginning",
         "planning",
         "loop",
         "train",

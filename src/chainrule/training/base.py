@@ -12,7 +12,6 @@ held-out text, and of the finished model, is counted on the whole training text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -118,13 +117,6 @@ def in_folds(ids: np.ndarray, eos: int) -> np.ndarray:
             f"a base is counted on parts of the text, {FOLDS} of about equal length: it has too few lines"
         )
     return np.searchsorted(cuts, np.arange(len(ids)), side="right").astype(np.uint8)
-
-
-def begin_at_base(tensors: Mapping[str, np.ndarray]) -> None:
-    """Let the logits of a new network be 0, by the weights of its last layer; a table tied to the head stays."""
-    for name in ("head.weight", "projection.weight"):
-        if name in tensors:
-            tensors[name][...] = 0
 
 
 def on_base(model: Any, base: Base | None) -> Any:
