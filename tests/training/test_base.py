@@ -66,7 +66,7 @@ def test_each_token_has_the_probabilities_of_its_fold(context: Context, tmp_path
     assert isinstance(examples, BaseExamples)
     ids = np.asarray(examples.ids, np.int64)
     objective = NextTokenOnBase(examples.objective, ids, base.of_folds, base.folds)  # type: ignore[arg-type]
-    starts, lengths, skips = (np.array(one) for one in ([0, 2, 13, 19, 9], [5, 5, 4, 5, 3], [0, 1, 0, 0, 0]))
+    starts, lengths, skips = (np.array(one) for one in ([0, 2, 13, 24, 9], [5, 5, 4, 5, 3], [0, 1, 0, 0, 0]))
     inputs, targets_BT = Gatherer(ids, objective).batch(Rows(starts, lengths, skips, 5, 0, 21))
     assert inputs[0].shape == targets_BT.shape == (5, 5)
     tokens = 0
