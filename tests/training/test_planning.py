@@ -47,7 +47,7 @@ def test_a_sample_of_lines_has_whole_lines(lengths: list[int], tokens: int) -> N
     cut = np.split(sample, np.flatnonzero(sample == 0) + 1)[:-1]
     assert sample[-1] == 0 and {tuple(line) for line in cut} <= {tuple(line) for line in lines}
     if tokens >= len(ids):
-        assert sample is ids
+        assert np.array_equal(sample, ids)
 
 
 def test_a_sample_of_a_stream_is_spread_over_it() -> None:
