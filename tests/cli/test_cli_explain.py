@@ -108,7 +108,7 @@ def test_a_transformer_is_printed(run: Run, networks: dict[str, Path]) -> None:
         "Add h¹ = a₉ + a₁₃ 3×8",
         "LayerNorm a₁₄ = γ ⊙ (h¹ - μ) / σ + β 3×8",
         "Slice a₁₅ = a₁₄[-1] 8",
-        f"Linear z = E a₁₅ + c {V}",
+        f"Linear z = E a₁₅ {V}",
         "SoftmaxCrossEntropy L = -ln softmax(z)[y] number",
         "",
     ]

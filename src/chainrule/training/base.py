@@ -123,7 +123,7 @@ def on_base(model: Any, base: Base | None) -> Any:
     """Return the network with its base, as one language model; the network itself if it has none."""
     if base is None:
         return model
-    mix = import_object("chainrule.mixtures.mix:mix")  # a room that uses this one
+    mix = import_object("chainrule.mixtures.mix:mix")  # mixtures stand above training: they hold what it trained
     return mix([model, base.lm], weights=[1.0, 1.0], form="log-linear")
 
 
