@@ -223,13 +223,31 @@ def test_a_word_alone_is_corrected_sooner(corrector: Corrector) -> None:
         first = of.choices_of(of.words_of(line))[0]
         return float(first.scores[1] - first.scores[0])
 
-    given = Corrector(corrector.lm, keep=0.9)
+    given = Corrector(corrector.lm, keep=0.9, lm_weight=0.85)
     assert margin("queeen", given) == margin("queeen sat", given)
-    sooner = math.log(0.8 / 0.2) - math.log(0.02 / 0.98)
-    assert margin("queeen", corrector) - margin("queeen sat", corrector) == pytest.approx(sooner)
+    sooner = math.log(0.95 / 0.05) - math.log(0.02 / 0.98)
+    by_prior = Corrector(corrector.lm, lm_weight=0.85)
+    assert margin("queeen", by_prior) - margin("queeen sat", by_prior) == pytest.approx(sooner)
     # punctuation and numbers beside it are no words
     assert [word.is_alone for word in words_of("queeen! 42", "unicode")] == [True, False, False]
     assert not any(word.is_alone for word in words_of("the queeen", "unicode"))
+
+
+def test_the_model_has_less_weight_for_a_word_alone(corrector: Corrector) -> None:
+    """Words that are asked about are rarer than words of running text."""
+
+    def weights(line: str, of: Corrector) -> list[float]:
+        return of.choices_of(of.words_of(line))[0].weights.tolist()
+
+    assert weights("the sat", corrector)[0] == 0.85 and weights("the", corrector)[0] == 0.6
+    assert weights("queeen", corrector)[:2] == [0, 0.6]  # the model does not know the typed word
+    given = Corrector(corrector.lm, lm_weight=0.7)
+    assert weights("the", given) == weights("the sat", given)
+    # "ths" for a frequent word, by a wrong letter, or for a rare one, by a letter left out
+    text = ["the the the the the the the thus and the cat sat on the mat with the dog"] * 12
+    words = Corrector(cr.train("ngram", text, order=1, tokenizer="word:unicode"))
+    assert [one.corrected for one in words.correct(["ths"])] == ["thus"]
+    assert [one.corrected for one in Corrector(words.lm, lm_weight=2.5).correct(["ths"])] == ["the"]
 
 
 def test_priors_by_hand(lm: cr.LanguageModel) -> None:
@@ -280,8 +298,8 @@ def test_the_search_finds_the_best_reading(lm: cr.LanguageModel) -> None:
     def total(taken: tuple[int, ...]) -> float:
         ids = np.asarray([[int(of.ids[i]) for of, i in zip(choices, taken, strict=True)]])
         given = sum(float(of.scores[i]) for of, i in zip(choices, taken, strict=True))
-        by_model = np.asarray([of.by_model[i] for of, i in zip(choices, taken, strict=True)])
-        return given + float((lm.score(ids)[0] * by_model).sum())
+        weights = np.asarray([of.weights[i] for of, i in zip(choices, taken, strict=True)])
+        return given + float((lm.score(ids)[0] * weights).sum())
 
     best = max(itertools.product(*(range(len(of.words)) for of in choices)), key=total)
     (found,) = corrector.correct([line])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @opt.option(
     "--keep P",
     "How likely an unknown word is right before it is read; 0 if all words are known to be wrong. "
-    "[default: 0.98; 0.2 for a word that is alone in its line]",
+    "[default: 0.98; 0.05 for a word that is alone in its line]",
     type=click.FloatRange(0, 1, max_open=True),
 )
 @opt.option(
@@ -33,7 +33,11 @@ if TYPE_CHECKING:
     "How likely a right word is one that the vocabulary lacks. [default: 0.001]",
     type=click.FloatRange(0, 1, max_open=True),
 )
-@opt.option("--lm-weight W", "The power of the model's probabilities. [default: 0.85]", type=float)
+@opt.option(
+    "--lm-weight W",
+    "The power of the model's probabilities. [default: 0.85; 0.6 for a word that is alone in its line]",
+    type=float,
+)
 @opt.option("--beams B", "Readings of a line that are kept. [default: 6]", type=int)
 @opt.option(
     "--evaluate FILE",

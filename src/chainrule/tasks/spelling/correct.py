@@ -35,13 +35,16 @@ from chainrule.text.corpus import Corpus
 
 KEEP = 0.98
 """The prior probability that a typed word is right, if the vocabulary lacks it."""
-KEEP_ALONE = 0.2
+KEEP_ALONE = 0.05
 """The same for a word that is the only one of its line."""
 NEW = 0.001
 """The share of right words that the vocabulary lacks."""
 SURE = 0.5
 """A word of several is corrected if the correction is more likely than this."""
 LM_WEIGHT = 0.85
+"""The power of the language model's probabilities."""
+LM_WEIGHT_ALONE = 0.6
+"""The same for a word that is the only one of its line: words that are asked about are rarer than words of text."""
 
 _KNOWN_ERRORS = 0.3  # a word of the vocabulary is so much less often an error than another word
 _OTHER_CASE = 2.3  # nats: a lower-case letter is typed where the vocabulary has the word only with a capital
@@ -85,8 +88,8 @@ class _Choices:
     ids: np.ndarray
     scores: np.ndarray
     """ln p(typed | word), with the prior probability that a word is kept or corrected."""
-    by_model: np.ndarray
-    """1 where ln p of the language model is added, 0 for a word that the model does not know."""
+    weights: np.ndarray
+    """The weight of the language model's ln p, 0 for a word that the model does not know."""
 
 
 def correct(lm: LanguageModel, texts: str | Iterable[str], **options: Any) -> list[Correction]:
@@ -110,15 +113,15 @@ class Corrector:
         channel: Channel | None = None,
         keep: float | None = None,
         new: float = NEW,
-        lm_weight: float = LM_WEIGHT,
+        lm_weight: float | None = None,
         beams: int = 6,
         choices: int = 16,
     ) -> None:
         """`keep` is the prior that a typed word is right, `new` the share of right words that the vocabulary lacks.
 
-        Without `keep` the prior is `KEEP`, and `KEEP_ALONE` for a word that is the only one of its line.
-        `lm_weight` is the exponent of the language model's probabilities. A search keeps `beams` readings of a line
-        and tries at most `choices` corrections of a word.
+        `lm_weight` is the power of the language model's probabilities. Without `keep` and `lm_weight` they are
+        `KEEP` and `LM_WEIGHT`, and `KEEP_ALONE` and `LM_WEIGHT_ALONE` for a word that is the only one of its line.
+        A search keeps `beams` readings of a line and tries at most `choices` corrections of a word.
         """
         self.lm = LanguageModel.expect(lm)
         if self.lm.tokenizer.splitting is None or self.lm.tokenizer.unk is None:
@@ -133,8 +136,11 @@ class Corrector:
             if number < 1:
                 raise SettingsError(f"{name} should be at least 1, not {number}")
         self.channel = channel or Channel.default()
-        self.new, self.lm_weight, self.beams, self.choices = new, lm_weight, beams, choices
+        self.new, self.beams, self.choices = new, beams, choices
         self.keep, self.keep_alone = (KEEP, KEEP_ALONE) if keep is None else (keep, keep)
+        self.lm_weight, self.lm_weight_alone = (
+            (LM_WEIGHT, LM_WEIGHT_ALONE) if lm_weight is None else (lm_weight, lm_weight)
+        )
         self._choices: dict[tuple[str, bool], _Choices] = {}
         self._spelled: dict[str, float] = {}
         self._ids = {word: i for i, word in enumerate(self.lm.tokenizer.words, start=3)}
@@ -201,11 +207,11 @@ class Corrector:
             sizes = np.asarray([len(some.words) for some in options])
             rows_R = np.repeat(np.arange(len(of_rows)), sizes)
             ids_R = np.concatenate([some.ids for some in options])
-            by_model_R = np.concatenate([some.by_model for some in options])
+            weights_R = np.concatenate([some.weights for some in options])
             log_probs_R = np.maximum(score_choices(self.lm, state, rows_R, ids_R), _IMPOSSIBLE)
             before_R = np.repeat([reading[0] for _, reading in of_rows], sizes)
             totals_R = before_R + np.concatenate([some.scores for some in options])
-            totals_R += self.lm_weight * by_model_R * log_probs_R
+            totals_R += weights_R * log_probs_R
             ends = np.cumsum(sizes)
             kept: list[np.ndarray] = []
             row = 0
@@ -254,18 +260,19 @@ class Corrector:
     def _find_choices(self, word: TypedWord) -> _Choices:
         unknown = self.lm.tokenizer.unk
         if not word.core:
-            return _Choices((word.core,), np.asarray([self._ids.get(word.text, unknown)]), np.zeros(1), np.ones(1))
+            itself = np.asarray([self._ids.get(word.text, unknown)])
+            return _Choices((word.core,), itself, np.zeros(1), np.full(1, self.lm_weight))
         lower = word.core.lower()
         known = self._number_of.get(lower)
         near = self._lexicon.near(lower, MOST_EDITS if known is None else 1)
         near = near[near.distances > 0]
         costs = self._lexicon.costs(lower, near, self.channel)
-        keep = self.keep_alone if word.is_alone else self.keep
+        keep, lm_weight = (self.keep_alone, self.lm_weight_alone) if word.is_alone else (self.keep, self.lm_weight)
         # if keep is 0, all words are known to be wrong
         wrong = (1 - keep) * (_KNOWN_ERRORS if known is not None and keep else 1)
         words, ids, scores, by_model = [word.core], [unknown], [_log(1 - wrong)], [known is not None]
         if known is None:
-            scores[0] += self.lm_weight * self._log_new(lower, self._spelled[word.core])
+            scores[0] += lm_weight * self._log_new(lower, self._spelled[word.core])
         else:
             ids[0] = self._form(word, known)[1]
         for place in self._best(near.numbers, costs):
@@ -274,14 +281,14 @@ class Corrector:
             if is_likely:
                 likely = self._likely[number - len(self._vocabulary)]
                 form, i, other_case = in_case_of(likely, word.core), unknown, 0.0
-                score += self.lm_weight * self._log_new(likely)
+                score += lm_weight * self._log_new(likely)
             else:
                 form, i, other_case = self._form(word, number)
             words.append(form)
             ids.append(i)
             scores.append(score - other_case)
             by_model.append(not is_likely)
-        return _Choices(tuple(words), np.asarray(ids), np.asarray(scores), np.asarray(by_model, np.float64))
+        return _Choices(tuple(words), np.asarray(ids), np.asarray(scores), lm_weight * np.asarray(by_model))
 
     def _log_new(self, word: str, spelling: float = -math.inf) -> float:
         """Return ln p of a word that the vocabulary lacks: half of such words are likely forms."""
