@@ -16,6 +16,7 @@ from tests.serve.serving import Running, run_async, running
 
 import chainrule as cr
 from chainrule.folder import MANIFEST
+from chainrule.ngram.sampling import sampler
 from chainrule.serve.batching.scheduler import Scheduler
 from chainrule.serve.models import Models, Served
 
@@ -161,6 +162,18 @@ def test_a_damaged_folder_is_reported_and_the_old_model_stays(tmp_path: Path) ->
         said = server.process.stdout.readline()
         assert "model was replaced and cannot be loaded; the old model stays" in said
         assert text() == "old"
+
+
+def test_writing_is_compiled_when_a_model_is_loaded(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not while a client waits: that takes half a minute, in which the streams of other models stand still."""
+    said: list[str] = []
+    monkeypatch.setattr(sampler, "is_compiled", lambda kernel: False)
+    monkeypatch.setattr(sampler, "announce", said.append)
+    models = Models({"ngram": folders["ngram"]})
+    models.load()
+    assert len(said) == 1 and "compiling" in said[0]
 
 
 def test_no_exception_ends_the_watching(

@@ -15,12 +15,15 @@ import numpy as np
 from chainrule.contract.kinds import load
 from chainrule.contract.lm import LanguageModel, prepare, read
 from chainrule.contract.model import Model
+from chainrule.decode.sample import write_steps
+from chainrule.decode.strategies import Sample
 from chainrule.errors import ChainruleError, FolderError, ModelError
 from chainrule.folder import MANIFEST
 from chainrule.serve.batching.scheduler import READ_AT_ONCE, Limits, Scheduler
 
 SomeModel = TypeVar("SomeModel", bound=Model)
 _LOG = logging.getLogger("chainrule.serve")
+_TEXTS_TO_COMPILE = 64  # of 32 tokens: so many that a model takes compiled code to write them
 
 
 class UnknownModelError(ChainruleError):
@@ -85,9 +88,11 @@ class Models:
         model = load(folder, device=self._device, dtype=self._dtype)
         if isinstance(model, LanguageModel):
             prepare(model)
-            if model.capabilities.is_compiled:  # compiled here, not while the first long prompt is read
+            if model.capabilities.is_compiled:  # compiled here, not while a client waits and another one streams
                 ids_BT = np.zeros((2, READ_AT_ONCE), dtype=np.int64)
                 read(model, model.extend(model.start(2), ids_BT), ids_BT)
+                state, uniforms_BT = model.start(_TEXTS_TO_COMPILE), np.full((_TEXTS_TO_COMPILE, 32), 0.5)
+                write_steps(model, state, Sample(), ids_BT[:0], uniforms_BT, end=None)
         return Served(name, folder, model, Scheduler(model, self._limits), int(time.time()), version)
 
     def start(self) -> None:
