@@ -591,3 +591,24 @@ def test_a_gap_is_filled_and_opened_again(opened: Opened) -> None:
     assert page.input_value("textarea") == f"the [MASK] sat on the {filling}"
     page.go_back()
     opened.until("document.querySelectorAll('section .next').length === 2")
+
+
+def test_the_ring_of_a_chosen_token_covers_no_letter_beside_it(opened: Opened) -> None:
+    opened.go("inside", model="ngram", text="the cat sat")
+    chosen = "document.querySelector('.strip.joined .tk[aria-pressed=true]')"
+    room = f"{chosen}.getBoundingClientRect().left - {chosen}.previousElementSibling.getBoundingClientRect().right"
+    assert opened.script(room) >= 2  # the width of the ring
+
+
+def test_all_lines_of_a_text_are_seen_in_its_field(opened: Opened) -> None:
+    opened.go("tokens", model="ngram", text="\n".join("abcdefg"))
+    field = "document.querySelector('textarea')"
+    assert opened.script(f"{field}.scrollHeight <= {field}.clientHeight")
+
+
+def test_frames_of_pictures_are_no_wider_than_the_pictures(opened: Opened) -> None:
+    for view, picture in (("tree", ".tree-picture"), ("inside", ".way")):
+        opened.go(view, **STATES[view])
+        frame = f"document.querySelector('{picture}')"
+        empty = f"{frame}.clientWidth - {frame}.querySelector('svg').getBoundingClientRect().width"
+        assert opened.script(empty) < 30

@@ -122,7 +122,7 @@ function theWay(answer, state, keep) {
   const { path, tokens } = answer, blocks = path.blocks.length, last = tokens.at(-1);
   const names = ["Embedding", ...path.blocks.map((_, i) => `Block ${i + 1}`), "Next token"];
   const detail = el("div", { class: "stage" });
-  const picture = el("div", { class: "scroll way", tabindex: 0, role: "region", "aria-label": "The way of the token through the network" });
+  const picture = el("div", { class: "scroll fits way", tabindex: 0, role: "region", "aria-label": "The way of the token through the network" });
   const buttons = names.map((name, i) => el("button", { type: "button", "data-stop": true, tabindex: -1, "aria-pressed": "false", onclick: () => go(i, true) }, name));
   const steps = el("div", { class: "stages", role: "group", "aria-label": "Parts of the network" }, buttons);
   const move = roving(steps);

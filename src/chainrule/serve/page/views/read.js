@@ -123,7 +123,7 @@ export async function show(root, params, setParams) {
     const found = bestSpans(better.bits.map(capped), than.bits.map(capped), words.map((word) => word.line), SPANS);
     const items = found.map((span) => {
       const part = words.slice(span.first, span.last).map((word) => word.text).join("");
-      const before = words.slice(Math.max(0, span.first - 3), span.first).filter((word) => word.line === words[span.first].line).map((word) => word.text).join("");
+      const before = words.slice(Math.max(0, span.first - 3), span.first).filter((word) => word.line === words[span.first].line).map((word) => word.text).join("").trimStart();
       return el("li", {}, el("button", { type: "button", class: "plain", onclick: () => reveal(span) },
         el("span", { class: "soft" }, before), el("mark", {}, words[span.first].end ? " the end" : visible(part).trimEnd())),
       el("span", { class: "small soft" }, ` ${against(sum(better.bits, span), sum(than.bits, span), than.name)}`));

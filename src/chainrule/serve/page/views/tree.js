@@ -19,7 +19,7 @@ export async function show(root, params, setParams) {
 
   const prompt = el("textarea", { rows: 2, value: state.prompt, spellcheck: "false" });
   prompt.addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) grow(); });
-  const picture = el("div", { class: "scroll tree-picture", tabindex: 0, role: "region", "aria-label": "The tree of the search" });
+  const picture = el("div", { class: "scroll fits tree-picture", tabindex: 0, role: "region", "aria-label": "The tree of the search" });
   const where = el("p", { class: "small soft", "aria-live": "polite" });
   const kept = el("ol", { class: "kept" });
   const others = el("div", { class: "papers" });
