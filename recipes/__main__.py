@@ -70,7 +70,7 @@ def _figures(measured: Any) -> str:
     if isinstance(measured, TaggingMeasured):
         return (
             f"accuracy {measured.accuracy:.2%}, of unknown words {measured.unknown_accuracy:.2%}; the most "
-            f"frequent tag {measured.baseline:.2%}; {measured.words:,} words"
+            f"frequent tag {measured.baseline:.2%}; {measured.count:,} words"
         )
     quality = ""
     if isinstance(measured, TranslationMeasured):

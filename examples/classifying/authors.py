@@ -16,4 +16,4 @@ functions = [
 classifier = cr.train("bayes", functions[::2], tokenizer="char", lm_settings="order=4")
 found = cr.classification.evaluate_classifier(classifier, functions[1::2])
 low, high = found.intervals["accuracy"]
-print(f"{found.accuracy:.1%} of {found.texts} functions (95 % interval {low:.1%} to {high:.1%})")
+print(f"{found.accuracy:.1%} of {found.count} functions (95 % interval {low:.1%} to {high:.1%})")

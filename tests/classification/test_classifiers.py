@@ -251,7 +251,7 @@ def test_figures_show_their_arithmetic() -> None:
     assert found.confusion_KK.tolist() == [[4, 0], [2, 0]]
     assert found.accuracy == found.baseline == pytest.approx(4 / 6)
     assert found.macro_f1 == pytest.approx(0.4)
-    assert [(one.label, one.texts, one.f1) for one in found.by_label] == [
+    assert [(one.name, one.count, one.f1) for one in found.by_name] == [
         ("de", 4, pytest.approx(0.8)),
         ("en", 2, 0.0),
     ]
@@ -259,7 +259,7 @@ def test_figures_show_their_arithmetic() -> None:
     assert found.nats == pytest.approx(-(4 * np.log(4 / 6) + 2 * np.log(2 / 6)) / 6)
     assert found.confused() == [("en", "de", 2)] and found.intervals == {}
     unknown = evaluate_classifier(majority, [*given, ("z", "fr")])
-    assert unknown.labels == ["de", "en", "fr"] and unknown.nats == np.inf and unknown.accuracy == 4 / 7
+    assert unknown.names == ["de", "en", "fr"] and unknown.nats == np.inf and unknown.accuracy == 4 / 7
 
 
 def test_intervals_shrink_with_texts() -> None:

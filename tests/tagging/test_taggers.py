@@ -80,7 +80,7 @@ def test_the_spelling_tells_the_tag_of_an_unknown_word(characters: str) -> None:
     design = {"layers": 0, "characters": characters, "spelling": 16}
     learned = trained(design, given[:240], **{**FAST, "word_dropout": 0.5}, steps=80)
     measured = cr.tagging.evaluate_tagger(learned, given[240:])
-    assert measured.unknown == measured.words == 80
+    assert measured.unknown == measured.count == 80
     assert measured.unknown_accuracy > 0.95
     assert measured.baseline_unknown == 0.5
 
@@ -248,11 +248,11 @@ def test_evaluation_counts() -> None:
     tagger.log_probs = lambda some: [np.log(np.full((len(words), 3), [0.5, 0.3, 0.2])) for words in some]
     assert tagger.tags == ["A", "B", "C"]
     measured = cr.tagging.evaluate_tagger(tagger, [[("a", "A"), ("b", "B")], [("zzz", "A"), ("c", "NEW")]])
-    assert (measured.words, measured.correct, measured.accuracy) == (4, 2, 0.5)
+    assert (measured.count, measured.correct, measured.accuracy) == (4, 2, 0.5)
     assert (measured.unknown, measured.unknown_accuracy) == (1, 1.0)
-    assert measured.tags == ["A", "B", "C", "NEW"]
+    assert measured.names == ["A", "B", "C", "NEW"]
     assert measured.confused() == [("B", "A", 1), ("NEW", "A", 1)]
-    figures = {one.tag: one for one in measured.by_tag}
+    figures = {one.name: one for one in measured.by_name}
     assert (figures["A"].precision, figures["A"].recall, figures["B"].f1) == (0.5, 1.0, 0.0)
     assert measured.nats == np.inf
     assert measured.to_json()["tags"]["A"]["words"] == 2

@@ -12,6 +12,8 @@ import chainrule as cr
 from chainrule.errors import CorpusError, ModelError
 from chainrule.evaluation.metrics import entropy, yes_no_questions
 from chainrule.tasks import games
+from chainrule.tasks.games.questions import leaves, question_tree
+from chainrule.tasks.games.shannon import shannon_bounds
 
 LINES = [f"the {animal} sat on the {thing} today" for animal in ("cat", "dog") for thing in ("mat", "log", "bed")]
 
@@ -45,7 +47,7 @@ def test_bounds_hold_for_a_known_source() -> None:
     """Someone who knows the probabilities guesses in their order: the bounds enclose the entropy."""
     p = np.array([0.6, 0.2, 0.1, 0.05, 0.05])
     guesses = [i for i, share in enumerate(p, start=1) for _ in range(round(100 * share))]
-    lower, upper = games.shannon_bounds(guesses)
+    lower, upper = shannon_bounds(guesses)
     assert lower == pytest.approx(1 * 0.4 * 0 + 2 * 0.1 * 1 + 3 * 0.05 * math.log2(3) + 5 * 0.05 * math.log2(5))
     assert upper == pytest.approx(float(entropy(p)))
     assert lower < upper
@@ -61,8 +63,8 @@ def test_words_are_guessed_until_they_are_right(words: cr.LanguageModel) -> None
     assert found.model_guesses[:3] == [1, 1, 1]  # sat on the
     assert found.symbols == words.tokenizer.vocab_size - 3
     lower, upper = found.bounds
-    assert lower == games.shannon_bounds([2, 1, 1, 1])[0]
-    assert upper == games.shannon_bounds([2, 1, 0, 1])[1] + math.log2(found.symbols) / 4
+    assert lower == shannon_bounds([2, 1, 1, 1])[0]
+    assert upper == shannon_bounds([2, 1, 0, 1])[1] + math.log2(found.symbols) / 4
     special = [words.tokenizer.bos, words.tokenizer.eos, words.tokenizer.unk]
     nats = 0.0
     for place in range(2, 6):
@@ -96,7 +98,7 @@ def test_a_game_without_answers_or_symbols(words: cr.LanguageModel) -> None:
 @pytest.mark.parametrize("p", [[0.5, 0.3, 0.2], [0.25] * 4, [0.9, 0.05, 0.03, 0.02], [1 / 7] * 7])
 def test_the_tree_asks_as_few_questions_as_can_be(p: list[float]) -> None:
     shares = {f"word {i}": share for i, share in enumerate(p)}
-    mean = sum(shares[word] * depth for word, depth in games.leaves(games.question_tree(shares)))
+    mean = sum(shares[word] * depth for word, depth in leaves(question_tree(shares)))
     assert mean == pytest.approx(yes_no_questions(p))
     bits = float(entropy(np.array(p)))
     assert bits - 1e-9 <= mean < bits + 1

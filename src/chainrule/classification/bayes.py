@@ -28,7 +28,6 @@ from chainrule.text.corpus import Corpus
 from chainrule.text.labelled import Labelled
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded, encode_corpus
-from chainrule.tokens.registry import parse_tokenizer
 from chainrule.tokens.words.tokenizer import WordTokenizer
 
 NONE = "none"
@@ -152,10 +151,7 @@ def _model_of(kind: Kind, settings: Any, label: str, data: TrainingData) -> Lang
 
 def _load(folder: ModelFolder) -> BayesClassifier:
     settings = parse(BayesSettings, folder.config)
-    if LABELS not in folder.tokenizers:
-        raise DamagedFileError(f"{folder.path}: it has no tokenizer {LABELS!r}, which the kind {KIND_NAME!r} needs")
-    tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
-    labels = parse_tokenizer(folder.tokenizers[LABELS], str(folder.path))
+    tokenizer, labels = folder.parsed_tokenizer(), folder.parsed_tokenizer(LABELS)
     log_prior_K = np.array(folder.tensor(_PRIOR), np.float64)
     if log_prior_K.shape != (len(labels.words),) or not np.isclose(np.exp(log_prior_K).sum(), 1):
         raise DamagedFileError(f"{folder.path}: {_PRIOR} is not a distribution over {len(labels.words)} labels")

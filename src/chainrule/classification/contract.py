@@ -11,15 +11,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from chainrule.arrays import checked
-from chainrule.contract.kinds import LabelledSources, TrainingData
+from chainrule.contract.kinds import Annotated, TrainingData
 from chainrule.contract.model import Model
 from chainrule.errors import CorpusError, ModelError
 from chainrule.folder import TEXT
-from chainrule.text.labelled import one_line
+from chainrule.text.labelled import Labelled, one_line
 from chainrule.tokens.base import Tokenizer
 
 LABELS = "labels"
@@ -89,10 +90,10 @@ class Classifier(Model):
         return f"<{type(self).__name__} of {len(self.labels):,} labels, {self.tokenizer.name} tokens>"
 
 
-def sources_of(data: TrainingData) -> LabelledSources:
+def sources_of(data: TrainingData) -> Annotated[Labelled]:
     """Return the labelled texts of a training; texts of one label alone are refused."""
-    assert isinstance(data.sources, LabelledSources)
-    labels = data.sources.train.labels
+    sources = cast("Annotated[Labelled]", data.sources)
+    labels = sources.train.labels
     if len(labels) < 2:
         raise CorpusError(f"every text has the label {labels[0]!r}: a classifier needs two labels or more")
-    return data.sources
+    return sources

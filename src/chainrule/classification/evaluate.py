@@ -1,6 +1,6 @@
 """How good a classifier is: accuracy, macro F1, which labels are confused, and how far its probabilities are right.
 
-    F1 of a label = 2 P R / (P + R)                    P precision, R recall; macro F1 is the mean over labels
+    macro F1 = the mean of F1 over labels
     ECE = Σ_bins n_b / N |accuracy_b - confidence_b|   texts in bins by p of the label that they were given
 
 The baseline beside it gives every text the label that is the most frequent among the measured texts.
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from chainrule.classification.contract import Classifier
+from chainrule.contract.confusion import Confusion, precision_recall_f1
 from chainrule.contract.kinds import Figures, HeldOut
 from chainrule.evaluation.intervals import DRAWS, FEWEST, middle_of
 from chainrule.system.progress import SILENT, Progress
@@ -27,28 +28,9 @@ _AT_ONCE = 1024  # texts
 
 
 @dataclass(frozen=True)
-class LabelFigures:
-    """The figures of one label."""
-
-    label: str
-    texts: int
-    """How many texts have this label."""
-    precision: float
-    """The share of right ones among the texts that were given this label."""
-    recall: float
-    """The share of right ones among the texts that have this label."""
-    f1: float
-    """The harmonic mean of the two."""
-
-
-@dataclass(frozen=True)
-class ClassificationMeasured:
+class ClassificationMeasured(Confusion):
     """The counts of a classifier on texts whose labels are known."""
 
-    labels: list[str]
-    """Those of the model, and then those that only the texts have."""
-    confusion_KK: np.ndarray
-    """How many texts that have the label of the row were given the label of the column."""
     nats: float
     """The mean of -ln p of the right label; infinite if the model does not know one, or excludes it."""
     calibration_error: float
@@ -57,24 +39,14 @@ class ClassificationMeasured:
     """The mean of p of the given label."""
 
     @property
-    def texts(self) -> int:
-        """How many texts were classified."""
-        return int(self.confusion_KK.sum())
-
-    @property
-    def accuracy(self) -> float:
-        """The share of texts that were given the right label."""
-        return float(_accuracy(self.confusion_KK[None])[0])
-
-    @property
     def macro_f1(self) -> float:
         """The mean of F1 over the labels that a text has or was given."""
-        return float(_macro_f1(self.confusion_KK[None])[0])
+        return float(_macro_f1(self.confusion_KK))
 
     @property
     def baseline(self) -> float:
         """The accuracy of the most frequent label of these texts."""
-        return float(self.confusion_KK.sum(axis=1).max() / self.texts)
+        return float(self.confusion_KK.sum(axis=1).max() / self.count)
 
     @cached_property
     def intervals(self) -> dict[str, tuple[float, float]]:
@@ -82,31 +54,13 @@ class ClassificationMeasured:
 
         A draw of texts is a draw of cells of the table of confusions, since its figures depend on nothing else.
         """
-        if self.texts < FEWEST:
+        if self.count < FEWEST:
             return {}
-        cells = self.confusion_KK.ravel() / self.texts
-        drawn_RKK = np.random.default_rng(0).multinomial(self.texts, cells, size=DRAWS)
+        cells = self.confusion_KK.ravel() / self.count
+        drawn_RKK = np.random.default_rng(0).multinomial(self.count, cells, size=DRAWS)
         drawn_RKK = drawn_RKK.reshape(DRAWS, *self.confusion_KK.shape)
-        return {"accuracy": middle_of(_accuracy(drawn_RKK)), "macro_f1": middle_of(_macro_f1(drawn_RKK))}
-
-    @cached_property
-    def by_label(self) -> list[LabelFigures]:
-        """The figures of each label that a text has or was given."""
-        precision_K, recall_K, f1_K = (found[0] for found in _figures(self.confusion_KK[None]))
-        have_K, given_K = self.confusion_KK.sum(axis=1), self.confusion_KK.sum(axis=0)
-        return [
-            LabelFigures(label, int(have_K[i]), float(precision_K[i]), float(recall_K[i]), float(f1_K[i]))
-            for i, label in enumerate(self.labels)
-            if have_K[i] or given_K[i]
-        ]
-
-    def confused(self, most: int = 10) -> list[tuple[str, str, int]]:
-        """Return the pairs of labels that are confused most often: the right one, the given one, and the count."""
-        wrong_KK = self.confusion_KK.copy()
-        np.fill_diagonal(wrong_KK, 0)
-        order = np.argsort(-wrong_KK, axis=None, kind="stable")[:most]
-        pairs = [divmod(int(place), len(self.labels)) for place in order]
-        return [(self.labels[i], self.labels[j], int(wrong_KK[i, j])) for i, j in pairs if wrong_KK[i, j]]
+        accuracy_R = np.trace(drawn_RKK, axis1=1, axis2=2) / self.count
+        return {"accuracy": middle_of(accuracy_R), "macro_f1": middle_of(_macro_f1(drawn_RKK))}
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as plain values."""
@@ -117,37 +71,16 @@ class ClassificationMeasured:
             "confidence": self.confidence,
             "nats": self.nats,
             "baseline": self.baseline,
-            "texts": self.texts,
+            "texts": self.count,
             "intervals": {name: list(ends) for name, ends in self.intervals.items()},
-            "labels": {
-                one.label: {"texts": one.texts, "precision": one.precision, "recall": one.recall, "f1": one.f1}
-                for one in self.by_label
-            },
-            "confusion": {"labels": self.labels, "counts": self.confusion_KK.tolist()},
+            **self.names_to_json("labels", "texts"),
         }
 
 
-def _accuracy(confusion_RKK: np.ndarray) -> np.ndarray:
-    accuracy_R: np.ndarray = np.trace(confusion_RKK, axis1=1, axis2=2) / confusion_RKK.sum(axis=(1, 2))
-    return accuracy_R
-
-
-def _figures(confusion_RKK: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return precision, recall and F1 of each label, [R, K]; 0 where there is nothing to divide by."""
-    right_RK = np.diagonal(confusion_RKK, axis1=1, axis2=2)
-    have_RK, given_RK = confusion_RKK.sum(axis=2), confusion_RKK.sum(axis=1)
-    # 2 P R / (P + R) = 2 right / (have + given)
-    return (
-        right_RK / np.maximum(given_RK, 1),
-        right_RK / np.maximum(have_RK, 1),
-        2 * right_RK / np.maximum(have_RK + given_RK, 1),
-    )
-
-
-def _macro_f1(confusion_RKK: np.ndarray) -> np.ndarray:
-    counts_R = (confusion_RKK.sum(axis=1) + confusion_RKK.sum(axis=2) > 0).sum(axis=1)
-    means_R: np.ndarray = _figures(confusion_RKK)[2].sum(axis=1) / counts_R
-    return means_R
+def _macro_f1(confusion_KK: np.ndarray) -> np.ndarray:
+    """Return the mean of F1 over the labels that a text has or was given, [...]."""
+    are_there_K = confusion_KK.sum(axis=-1) + confusion_KK.sum(axis=-2) > 0
+    return np.asarray(precision_recall_f1(confusion_KK)[2].sum(axis=-1) / are_there_K.sum(axis=-1))
 
 
 def calibration_error(confidence_N: np.ndarray, is_right_N: np.ndarray) -> float:
@@ -171,7 +104,7 @@ def evaluate_classifier(
     >>> import chainrule as cr
     >>> texts = [("the cat", "en"), ("a dog", "en"), ("die Katze", "de"), ("ein Hund", "de")]
     >>> found = evaluate_classifier(cr.train("bayes", texts, lm_settings="order=2", tokenizer="char"), texts)
-    >>> found.texts, found.accuracy
+    >>> found.count, found.accuracy
     (4, 1.0)
     """
     Classifier.expect(classifier)

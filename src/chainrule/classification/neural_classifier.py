@@ -16,10 +16,8 @@ from chainrule.inference.torch_model import TorchModel
 from chainrule.networks.classification.classifier import ENCODER, ClassifierNetwork
 from chainrule.networks.precision import wide_type
 from chainrule.tokens.base import Tokenizer, encode_in_parallel, line_bounds, utf8
-from chainrule.training.pretrained import tuned
+from chainrule.training.pretrained import PRETRAINED, tuned
 
-PRETRAINED = "pretrained"
-"""The name of the part of a model folder that is the masked model whose encoder it began from."""
 _TOKENS_AT_ONCE = 1 << 14
 
 

@@ -10,20 +10,25 @@ from typing import Any
 
 from chainrule.classification.contract import LABELS, sources_of
 from chainrule.classification.examples import LabelledExamples
-from chainrule.contract.kinds import LadderEntry, TrainingData, load_content
+from chainrule.contract.kinds import LadderEntry, TrainingData
 from chainrule.contract.tasks import Task
-from chainrule.errors import DamagedFileError
-from chainrule.folder import ModelFolder, read_folder
+from chainrule.folder import ModelFolder
 from chainrule.networks.classification.config import ClassifierSettings
 from chainrule.settings import parse
 from chainrule.tokens.base import Tokenizer
-from chainrule.tokens.registry import parse_tokenizer
 from chainrule.tokens.words.tokenizer import WordTokenizer
 from chainrule.training.engines.base import Fill
 from chainrule.training.examples import Texts
 from chainrule.training.kinds import NetworkKind
-from chainrule.training.pretrained import encoder_of, with_dropout
+from chainrule.training.pretrained import (
+    encoder_of,
+    load_pretrained,
+    with_all_parameters,
+    with_dropout,
+    with_encoder,
+)
 
+_WHAT = "a classifier"
 _ENCODER_DROPOUT = 0.1  # share of features left out in a pretrained encoder while it is tuned
 
 
@@ -32,31 +37,17 @@ class ClassifierKind(NetworkKind):
 
     def maker(self, settings: Any, data: TrainingData) -> Callable[[Fill], Any]:
         labels = WordTokenizer([label.encode() for label in sources_of(data).train.labels])
-        pretrained = _pretrained(settings)
-        encoder = None
-        if pretrained is not None:
-            encoder = with_dropout(_encoder(pretrained, settings.pretrained), _ENCODER_DROPOUT)
+        pretrained = load_pretrained(settings)
+        encoder = with_dropout(pretrained, settings.pretrained, _WHAT, _ENCODER_DROPOUT)
         return partial(self._classifier, settings, data.tokenizer, labels, pretrained, encoder)
 
     def load(self, folder: ModelFolder) -> Any:
-        settings: Any = parse(self.settings, folder.config)
-        if LABELS not in folder.tokenizers:
-            raise DamagedFileError(
-                f"{folder.path}: it has no tokenizer {LABELS!r}, which the kind {self.name!r} needs"
-            )
-        texts, labels = (
-            parse_tokenizer(one, str(folder.path)) for one in (folder.tokenizer, folder.tokenizers[LABELS])
-        )
-        pretrained, encoder, arrays = None, None, dict(folder.tensors)
-        if settings.pretrained is not None:
-            from chainrule.classification.neural_classifier import PRETRAINED
-            from chainrule.networks.classification.classifier import ENCODER
+        from chainrule.networks.classification.classifier import ENCODER
 
-            pretrained = load_content(folder.part(PRETRAINED))
-            encoder = _encoder(pretrained, str(folder.path))
-            arrays |= {f"{ENCODER}{name}": weight.numpy() for name, weight in encoder.state_dict().items()}
-        make = partial(self._classifier, settings, texts, labels, pretrained, encoder)
-        return self.engine(settings).load(make, dataclasses.replace(folder, tensors=arrays))
+        settings: Any = parse(self.settings, folder.config)
+        texts, labels = folder.parsed_tokenizer(), folder.parsed_tokenizer(LABELS)
+        folder, *begun = with_encoder(folder, settings, ENCODER, _WHAT)
+        return self.engine(settings).load(partial(self._classifier, settings, texts, labels, *begun), folder)
 
     def _classifier(
         self, settings: Any, texts: Tokenizer, labels: Tokenizer, pretrained: Any, encoder: Any, fill: Fill
@@ -79,22 +70,20 @@ class ClassifierKind(NetworkKind):
     def train(self, settings: Any, data: TrainingData) -> Any:
         """Train a network on labelled texts; its metrics count the tokens that it read."""
         sources_of(data)  # which refuses texts of one label
-        if (pretrained := _pretrained(settings)) is not None:
-            config = _encoder(pretrained, settings.pretrained).config
+        if (pretrained := load_pretrained(settings)) is not None:
+            config = encoder_of(pretrained, settings.pretrained, _WHAT).config
             sizes = {name: getattr(config, name) for name in ("layers", "width", "heads")}
             window = min(settings.window, config.window)
             settings = dataclasses.replace(
                 settings, encoder="transformer", **sizes, embedding=config.width, window=window
             )
-        model: Any = super().train(settings, data)
+        model = with_all_parameters(super().train(settings, data))
         examples: Any = self.texts(model.settings, data).train
         tokens = examples.read / examples.tokens  # of a text
         scaled = ("tokens_seen", "validation_tokens", "tokens_per_second_in_training")
         model.metrics = {
             **model.metrics,
             **{name: round(model.metrics[name] * tokens) for name in scaled if model.metrics.get(name)},
-            # a pretrained encoder is a part of the folder by itself, and belongs to the network all the same
-            "parameters": sum(weight.numel() for weight in model.network.parameters()),
         }
         return model
 
@@ -102,7 +91,7 @@ class ClassifierKind(NetworkKind):
         """Return the texts; of a long one, the beginning."""
         from chainrule.classification.neural_classifier import start_of
 
-        sources, start = sources_of(data), start_of(data.tokenizer, _pretrained(settings))
+        sources, start = sources_of(data), start_of(data.tokenizer, load_pretrained(settings))
         of = partial(
             LabelledExamples.of,
             labels=sources.train.labels,
@@ -120,14 +109,6 @@ class ClassifierKind(NetworkKind):
         return str(found)
 
 
-def _pretrained(settings: Any) -> Any:
-    """Return the masked model that the settings name, if any."""
-    return None if settings.pretrained is None else load_content(read_folder(settings.pretrained))
-
-
-_encoder = partial(encoder_of, what="a classifier")
-
-
 def _entry(name: str, *, quick: bool = False, **settings: Any) -> LadderEntry:
     return LadderEntry(name, {"minutes": 1.0, **settings}, quick=quick)
 
@@ -139,7 +120,7 @@ CLASSIFICATION = Task(
     evaluate="chainrule.classification.evaluate:evaluate_classifier",
     show="chainrule.cli.output.measured:show_classifiers",
     examples="chainrule.text.labelled:as_labelled",
-    encode="chainrule.runs.prepare:encode_labelled",
+    encode="chainrule.runs.prepare:encode_annotated",
     has_labels=True,
     example="text",
     perplexity_of=" of labels",

@@ -21,22 +21,10 @@ from chainrule.errors import ChainruleError, Interrupted
 from chainrule.system.signals import EXIT_CODES, Acknowledgement, Termination, end_process
 
 _MODULES = (
-    ("compare", "report", "scale", "sweep", "train", "evaluate", "score"),  # train and measure models
-    ("generate", "suggest", "fill", "translate", "tag", "classify"),  # use them
-    ("filter", "anomalies", "correct", "rerank", "pairs", "probe", "tokenize"),  # put them to work on texts
-    (
-        "mix",
-        "serve",
-        "convert",
-        "inspect",
-        "explain",
-        "positions",
-        "gradcheck",
-        "entropy",
-        "count",
-        "kinds",
-        "lesson",
-    ),
+    "compare report scale sweep train evaluate score",  # train and measure models
+    "generate suggest predict fill translate tag classify",  # use them
+    "filter anomalies correct rerank pairs probe tokenize",  # put them to work on texts
+    "mix serve convert inspect explain positions gradcheck entropy count kinds lesson",
 )
 """The modules of verbs/, in the order in which the help lists their verbs."""
 
@@ -103,7 +91,7 @@ def completion(shell: str) -> None:
     )
 
 
-VERBS = (*(verb for names in _MODULES for name in names for verb in _verbs_of(name)), completion)
+VERBS = (*(verb for names in _MODULES for name in names.split() for verb in _verbs_of(name)), completion)
 for _verb in VERBS:
     if _verb is not completion and _verb.callback is not None:
         _verb.callback = _announced(_verb.callback)

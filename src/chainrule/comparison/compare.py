@@ -6,7 +6,7 @@ import json
 import platform
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ from chainrule.system.progress import Gathered, Progress, Reports, as_progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.overlap import repeated_bytes
 from chainrule.text.split import By
+from chainrule.tokens.ids import Encoded
 
 SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
 
@@ -121,31 +122,14 @@ def compare(
         )
         if equal is not None:
             entries = [(kind, equal.within(kind, entry, data)) for kind, entry in entries]
-        listed = [{"kind": kind.name, "name": one.name, "settings": dict(one.settings)} for kind, one in entries]
-        comparison = Comparison(
-            format=FORMAT,
-            tokenizer=the_tokenizer.name,
-            vocab_size=the_tokenizer.vocab_size,
-            context=context,
-            parts={n: {"lines": e.lines, "tokens": e.tokens, "bytes": e.bytes} for n, e in encoded.items()},
-            results=[],
-            identity=identity_of(data, encoded, minutes)
-            | {"ladder": listed, "curve": [[job.entry.name, job.share] for job in on_parts]}
-            | ({} if seeds == 1 else {"seeds": seeds})
-            | ({} if budget is None else {"budget": budget}),
-            task=task,
-            machine=f"{cores()} cores ({platform.machine()})" + ("" if device == "cpu" else f" and {device}"),
-        )
+        jobs = [*(Job(kind, entry) for kind, entry in entries), *on_parts]
+        identity = identity_of(data, encoded, minutes) | _asked(jobs, seeds, budget)
+        comparison = _begun(task, data, encoded, identity)
         texts = CurveTexts(lines_of(parts["train"]), the_tokenizer, scratch, seed, progress)
         there = {(one.name, one.share) for one in earlier.curve} if earlier is not None else set()
         if any((job.entry.name, job.share) not in there for job in on_parts):
             _ = texts.encoded  # a text of too few documents is refused before anything is written
-        if earlier is not None:
-            comparison.results.extend(_reused(earlier, comparison, out, progress))
-            kept = {one.name for one in comparison.results}
-            comparison.curve.extend(one for one in earlier.curve if one.name in kept)
-        else:
-            _clear(out)
+        _take_up(earlier, comparison, out, progress)
         out.mkdir(exist_ok=True)
         test_lines = lines_of(parts["test"])
         text = write_text(out, test_lines)
@@ -155,7 +139,6 @@ def compare(
         training = MeasuredTraining(data, HeldOut(parts["test"], encoded["test"]), out, text, seeds)
         spent = sum(one.seconds for one in comparison.results)
         spent += sum(one.seconds for one in comparison.curve if one.share < 1)
-        jobs = [*(Job(kind, entry) for kind, entry in entries), *on_parts]
         each = encoded["test"].tokens / _SCORED_PER_SECOND
         _train_all(training, jobs, texts, comparison, TimeBudget(minutes, spent, each, seeds))
         if is_of_text:
@@ -180,6 +163,33 @@ def _check_options(
         raise ChainruleError("on a learning curve networks have equal times: leave out the curve or the budget")
     if seeds < 1 or (seeds > 1 and not is_of_text):
         raise ChainruleError("seeds is 1 or more for models that predict text, and 1 for others")
+
+
+def _asked(jobs: Sequence[Job], seeds: int, budget: str | None) -> dict[str, Any]:
+    """Return what a comparison was asked for: the same call continues it, and another is refused."""
+    ladder = [
+        {"kind": job.kind.name, "name": job.entry.name, "settings": dict(job.entry.settings)}
+        for job in jobs
+        if job.share == 1
+    ]
+    found: dict[str, Any] = {"ladder": ladder}
+    found["curve"] = [[job.entry.name, job.share] for job in jobs if job.share < 1]
+    return found | ({} if seeds == 1 else {"seeds": seeds}) | ({} if budget is None else {"budget": budget})
+
+
+def _begun(task: str, data: TrainingData, encoded: Mapping[str, Encoded], identity: dict[str, Any]) -> Comparison:
+    """Return a comparison without results."""
+    return Comparison(
+        format=FORMAT,
+        tokenizer=data.tokenizer.name,
+        vocab_size=data.tokenizer.vocab_size,
+        context=data.context,
+        parts={n: {"lines": e.lines, "tokens": e.tokens, "bytes": e.bytes} for n, e in encoded.items()},
+        results=[],
+        identity=identity,
+        task=task,
+        machine=f"{cores()} cores ({platform.machine()}){'' if data.device == 'cpu' else f' and {data.device}'}",
+    )
 
 
 def _check_trainable(entries: Ladder, device: str) -> None:
@@ -306,6 +316,16 @@ def _with_intervals(comparison: Comparison, text: bytes, out: Path, seed: int) -
 
 
 # -- comparisons that are continued -----------------------------------------------------------------------
+
+
+def _take_up(earlier: Comparison | None, now: Comparison, out: Path, progress: Progress) -> None:
+    """Add the results of an earlier comparison, if there is one to continue; otherwise remove its models."""
+    if earlier is None:
+        _clear(out)
+        return
+    now.results.extend(_reused(earlier, now, out, progress))
+    kept = {one.name for one in now.results}
+    now.curve.extend(one for one in earlier.curve if one.name in kept)
 
 
 def _reused(earlier: Comparison, now: Comparison, out: Path, progress: Progress) -> list[Result]:

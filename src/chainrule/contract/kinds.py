@@ -21,7 +21,7 @@ from functools import lru_cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from chainrule._version import __version__
 from chainrule.contract.lm import Context, LanguageModel
@@ -97,6 +97,7 @@ _ALSO_CALLED = {
 }
 """The kinds that other names mean."""
 _noted: dict[Any, Any] = {}
+T = TypeVar("T", Tagged, Labelled)
 
 
 @dataclass(frozen=True)
@@ -109,19 +110,11 @@ class Sources:
 
 
 @dataclass(frozen=True)
-class TaggedSources:
-    """The tagged sentences whose words are the texts."""
+class Annotated(Generic[T]):
+    """The tagged sentences, or the labelled texts, that the texts come from."""
 
-    train: Tagged
-    valid: Tagged | None
-
-
-@dataclass(frozen=True)
-class LabelledSources:
-    """The labelled texts that the texts come from."""
-
-    train: Labelled
-    valid: Labelled | None
+    train: T
+    valid: T | None
 
 
 @dataclass(frozen=True)
@@ -141,11 +134,9 @@ class TrainingData:
     """A folder for checkpoints and measurements; kinds that need none do not create it."""
     resume: bool = False
     """Continue from the newest checkpoint of the run folder."""
-    sources: Sources | TaggedSources | LabelledSources | None = None
-    """For kinds that learn from pairs, the sources: the texts are then the targets. For taggers, the sentences.
-
-    For classifiers, the texts with their labels.
-    """
+    sources: Sources | Annotated[Tagged] | Annotated[Labelled] | None = None
+    """For kinds that learn from pairs, the sources: the texts are then the targets. For taggers, the sentences with
+    their tags; for classifiers, the texts with their labels."""
     executor: Executor = EMBEDDED
     """Where the work is done, for kinds that take an executor."""
     base: Any = None

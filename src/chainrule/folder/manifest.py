@@ -26,7 +26,9 @@ from chainrule.folder.integrity import check_file, files_in, identity, is_large,
 from chainrule.folder.tensors import Tensors, map_tensors, write_tensors
 from chainrule.system.disk import naming, new_folder, recover, sweep
 from chainrule.system.disk.checksums import CHECKSUM, is_signed, signed, to_json, unsigned
+from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import FILE_NAME as TOKENIZER
+from chainrule.tokens.registry import parse_tokenizer
 
 Entry = TypeVar("Entry")
 Context: TypeAlias = Literal["line", "stream"]
@@ -64,6 +66,11 @@ class ModelFolder:
     def tokenizer(self) -> str:
         """The content of tokenizer.json, for a model with one tokenizer."""
         return self._needed(self.tokenizers, TEXT, f"it has no {TOKENIZER}")
+
+    def parsed_tokenizer(self, name: str = TEXT) -> Tokenizer:
+        """Return one of the tokenizers."""
+        missing = f"it has no {TOKENIZER}" if name == TEXT else f"it has no tokenizer {name!r}"
+        return parse_tokenizer(self._needed(self.tokenizers, name, missing), str(self.path))
 
     def tensor(self, name: str) -> np.ndarray:
         """Return one array, still on disk."""

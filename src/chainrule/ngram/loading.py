@@ -19,7 +19,6 @@ from chainrule.ngram.store.bitstream import words_for
 from chainrule.ngram.store.trie import Trie, groups_for
 from chainrule.ngram.store.values import GRID_BITS, Values
 from chainrule.tokens.base import Tokenizer
-from chainrule.tokens.registry import parse_tokenizer
 
 _GRID = 2  # numbers that describe a grid
 _CHECKED_UP_TO = 1 << 22  # nodes; larger models open without a full check: kernels stay in bounds anyway
@@ -28,7 +27,7 @@ _CHECKED_UP_TO = 1 << 22  # nodes; larger models open without a full check: kern
 def load_ngram(folder: ModelFolder) -> NgramModel:
     """Return the model of a folder, once its arrays are found sound."""
     settings = settings_of.parse(NgramSettings, folder.config)
-    tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
+    tokenizer = folder.parsed_tokenizer()
     arrays = (folder.tensor(name) for name in ("first_of_length", "words", "base", "offset", "rest"))
     trie = Trie(tokenizer.vocab_size, *arrays)
     log_prob, log_backoff = (_values(folder, name, settings) for name in ("log_prob", "log_backoff"))
@@ -119,7 +118,7 @@ def _makes_sense(automaton: Automaton) -> bool:
 
 def load_anygram(folder: ModelFolder) -> AnyLengthModel:
     """Return the model, of n-grams of any length, of a folder, once its arrays are found sound."""
-    tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
+    tokenizer = folder.parsed_tokenizer()
     arrays = [folder.tensor(name) for name in ARRAYS]
     smoothing = Smoothing(folder.tensor("discount"), folder.tensor("strength"))
     suffixes = Suffixes(tokenizer.vocab_size, *arrays)

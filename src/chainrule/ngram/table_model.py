@@ -25,7 +25,6 @@ from chainrule.folder import ModelFolder
 from chainrule.ngram.ngram_model import last_words
 from chainrule.ngram.tables import ids_of
 from chainrule.settings import parse, setting
-from chainrule.tokens.registry import parse_tokenizer
 from chainrule.tokens.words.tokenizer import WordTokenizer
 
 KIND_NAME = "table"
@@ -115,7 +114,7 @@ class Table(LanguageModel):
     @classmethod
     def from_folder(cls, folder: ModelFolder) -> Table:
         """Return the table of a model folder, once its arrays are found sound."""
-        tokenizer = parse_tokenizer(folder.tokenizer, str(folder.path))
+        tokenizer = folder.parsed_tokenizer()
         contexts_RN, p_RV = folder.tensor("contexts"), folder.tensor("probabilities")
         size = tokenizer.vocab_size
         is_sound = (

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from chainrule.contract.kinds import LabelledSources, Sources, TaggedSources
+from chainrule.contract.kinds import Annotated, Sources
 from chainrule.errors import SettingsError
 from chainrule.system.disk import naming
 from chainrule.system.parallel import EMBEDDED, Executor
@@ -209,35 +209,22 @@ def _sides(lines: Corpus, folder: Path, name: str, template: str | None = None) 
     return [Corpus(paths=(path,)) for path in paths]
 
 
-def encode_tagged(
-    parts: Mapping[str, Tagged],
+def encode_annotated(
+    parts: Mapping[str, Tagged | Labelled],
     tokenizer: Chosen,
     folder: Path,
     progress: Progress = SILENT,
     executor: Executor = EMBEDDED,
-) -> tuple[Tokenizer, dict[str, Encoded], TaggedSources]:
-    """Return the words of each part of tagged sentences as ids, and the sentences."""
-    words = {name: Corpus.from_texts([" ".join(one.words) for one in part]) for name, part in parts.items()}
-    tokenizer, encoded, _ = encode_parts(words, tokenizer, folder, progress, executor)
-    encoded = {name: replace(one, fingerprint=parts[name].fingerprint) for name, one in encoded.items()}
-    return tokenizer, encoded, TaggedSources(parts["train"], parts.get("valid"))
-
-
-def encode_labelled(
-    parts: Mapping[str, Labelled],
-    tokenizer: Chosen,
-    folder: Path,
-    progress: Progress = SILENT,
-    executor: Executor = EMBEDDED,
-) -> tuple[Tokenizer, dict[str, Encoded], LabelledSources]:
-    """Return the texts of each part of labelled texts as ids, a line for each, and the labelled texts."""
+) -> tuple[Tokenizer, dict[str, Encoded], Any]:
+    """Return the texts of each part without their tags or labels as ids, a line for each, and the parts."""
     for part in parts.values():
         if part.origin is not None:
             part.origin.note_losses(progress)
-    texts = {name: Corpus.from_texts([one.text for one in part]) for name, part in parts.items()}
+    texts = {name: Corpus.from_texts(part.without_annotation) for name, part in parts.items()}
     tokenizer, encoded, _ = encode_parts(texts, tokenizer, folder, progress, executor)
     encoded = {name: replace(one, fingerprint=parts[name].fingerprint) for name, one in encoded.items()}
-    return tokenizer, encoded, LabelledSources(parts["train"], parts.get("valid"))
+    sources: Any = Annotated(parts["train"], parts.get("valid"))  # type: ignore[type-var]
+    return tokenizer, encoded, sources
 
 
 def encode_parts(

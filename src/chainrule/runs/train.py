@@ -11,16 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from chainrule import settings as settings_of
-from chainrule.contract.kinds import (
-    Kind,
-    LabelledSources,
-    Sources,
-    TaggedSources,
-    TrainingData,
-    find_kind,
-    is_for_accelerators,
-    learns_as,
-)
+from chainrule.contract.kinds import Kind, TrainingData, find_kind, is_for_accelerators, learns_as
 from chainrule.contract.lm import Context, LanguageModel
 from chainrule.errors import Interrupted, SettingsError
 from chainrule.runs.prepare import Chosen, TokenizerChoice, split_off
@@ -128,34 +119,23 @@ def train_kind(
     kind.check(settings, device)
     device = device_for(kind, settings, device)
     check_executor(kind, settings, executor.name, device)
-    if resume and not kind.keeps_run:
-        raise SettingsError(
-            f"the kind {kind.name!r} keeps no checkpoints, so its training cannot be resumed: start again"
-        )
-    if processes() > 1 and not hasattr(settings, "parallel"):
-        raise SettingsError(f"the kind {kind.name!r} is trained by one process: leave out torchrun")
+    _check_run(kind, settings, context, resume=resume)
     with ExitStack() as stack:
         team = stack.enter_context(together(device, getattr(settings, "parallel", "")))
         team.check_same({"kind": kind.name, **asdict(settings), "context": context, "seed": seed})
         if team.rank > 0:
             run, resume, progress = None, False, SILENT  # the first process reads, writes and reports for all
-        if isinstance(corpus, Corpus):
-            for path in corpus.paths:
-                if path.suffix.lower() in CONLLU:
-                    progress.note(f"{path} is CoNLL-U, which taggers read: {kind.name} learns its columns as text")
+        for path in corpus.paths if isinstance(corpus, Corpus) else ():
+            if path.suffix.lower() in CONLLU:
+                progress.note(f"{path} is CoNLL-U, which taggers read: {kind.name} learns its columns as text")
         if kind.keeps_run:
             stack.enter_context(using_run(run, resume=resume))
         folder = stack.enter_context(scratch_folder(executor.folder))
-        if context != "line" and learns_as(kind, settings).has_sources:
-            raise SettingsError("pairs are lines without context across them: leave out the context")
         parts: dict[str, Any] = {"train": corpus}
         is_tuned = kind.tunes_on_held_out(settings)
         if valid is not None or (is_tuned and _has_documents(lines_of(corpus), kind.fewest_documents(settings))):
             parts = split_off(corpus, {"valid": valid}, SHARES, folder, seed=seed, progress=progress)
-        if getattr(settings, "tokenizer_folder", None) is not None:
-            check_tokenizer(kind, settings.tokenizer_folder, tokenizer)
-            tokenizer = settings.tokenizer_folder  # the initial weights belong to this tokenizer
-        tokenizer = _choice(kind.tokenizer if tokenizer is None else tokenizer)
+        tokenizer = _tokenizer_for(kind, settings, tokenizer)
         source_tokenizer = None if source_tokenizer is None else _choice(source_tokenizer)
         made: Any = tokenizer
         is_held_out = valid is None and "valid" in parts
@@ -177,6 +157,27 @@ def train_kind(
         spent = {"training_seconds": ended - began, "seconds": ended - started}
         lm.metrics = {**{name: round(one + earlier, 3) for name, one in spent.items()}, **lm.metrics}
     return lm
+
+
+def _check_run(kind: Kind, settings: Any, context: Context, *, resume: bool) -> None:
+    """Refuse what a kind cannot do: resume, train in several processes, or carry context across pairs."""
+    if resume and not kind.keeps_run:
+        raise SettingsError(
+            f"the kind {kind.name!r} keeps no checkpoints, so its training cannot be resumed: start again"
+        )
+    if processes() > 1 and not hasattr(settings, "parallel"):
+        raise SettingsError(f"the kind {kind.name!r} is trained by one process: leave out torchrun")
+    if context != "line" and learns_as(kind, settings).has_sources:
+        raise SettingsError("pairs are lines without context across them: leave out the context")
+
+
+def _tokenizer_for(kind: Kind, settings: Any, given: Chosen | str | None) -> Chosen:
+    """Return the tokenizer of a training: that of the initial weights, the given one, or that of the kind."""
+    folder = getattr(settings, "tokenizer_folder", None)
+    if folder is not None:
+        check_tokenizer(kind, folder, given)
+        return _choice(folder)
+    return _choice(kind.tokenizer if given is None else given)
 
 
 def device_for(kind: Kind, settings: Any, name: str) -> str:
@@ -232,7 +233,7 @@ def encode_examples(
     progress: Progress = SILENT,
     settings: Any = None,
     executor: Executor = EMBEDDED,
-) -> tuple[Tokenizer, dict[str, Encoded], Sources | TaggedSources | LabelledSources | None]:
+) -> tuple[Tokenizer, dict[str, Encoded], Any]:
     """Return the tokenizer, the ids of each part, as lines, and what the task of the kind has beside them."""
     task = learns_as(kind, settings)
     if source_tokenizer is not None and (task.has_template or not task.has_sources):

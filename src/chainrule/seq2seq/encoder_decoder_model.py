@@ -20,7 +20,7 @@ from chainrule.networks.seq2seq.recurrent import RecurrentEncoderDecoder
 from chainrule.networks.seq2seq.transformer import TransformerEncoderDecoder
 from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.tokens.base import Tokenizer
-from chainrule.tokens.registry import dump_tokenizer, parse_tokenizer
+from chainrule.tokens.registry import dump_tokenizer
 
 
 class EncoderDecoderModel(ConditionalModel, NeuralModel):
@@ -90,7 +90,7 @@ def make_network(settings: Any, vocab_size: int, bos: int, source_size: int, *, 
 def copy_pretrained(folder: ModelFolder, model: EncoderDecoderModel) -> EncoderDecoderModel:
     """Copy the weights of a folder into a model, of its tables the rows of the vocabulary; return the model."""
     tokenizer = model.tokenizer
-    if dump_tokenizer(parse_tokenizer(folder.tokenizer, str(folder.path))) != dump_tokenizer(tokenizer):
+    if dump_tokenizer(folder.parsed_tokenizer()) != dump_tokenizer(tokenizer):
         raise SettingsError(
             f"pretrained={folder.path} has another tokenizer: leave out the tokenizer, to take that one"
         )

@@ -23,8 +23,6 @@ TAGS = "tags"
 """The name of the tokenizer of tags in a model folder: its words are the tags."""
 FREQUENT = "most_frequent"
 """The name of the array of a model folder with the most frequent tag of each word."""
-PRETRAINED = "pretrained"
-"""The name of the part of a model folder that is the masked model from which words get features."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from chainrule.arrays import PAD
-from chainrule.contract.kinds import TaggedSources, TrainingData
+from chainrule.contract.kinds import Annotated, TrainingData
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.tagging.reading import DistinctWords, WordReader, numbered
 from chainrule.text.tagged import Tagged
@@ -27,7 +27,7 @@ class TaggingData(TrainingData):
     @cached_property
     def parts(self) -> list[Tagged]:
         """The sentences of the training text and, if there is one, of the held-out text."""
-        assert isinstance(self.sources, TaggedSources)
+        assert isinstance(self.sources, Annotated)
         return [part for part in (self.sources.train, self.sources.valid) if part is not None]
 
     @cached_property

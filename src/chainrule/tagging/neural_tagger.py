@@ -14,12 +14,12 @@ from chainrule.errors import ModelError
 from chainrule.inference.torch_model import TorchModel
 from chainrule.networks.precision import wide_type
 from chainrule.networks.tagging.tagger import ENCODER, TaggerNetwork
-from chainrule.tagging.contract import FREQUENT, PRETRAINED, Tagger
+from chainrule.tagging.contract import FREQUENT, Tagger
 from chainrule.tagging.reading import SubwordReader, WordReader, numbered
 from chainrule.text.tagged import one_word
 from chainrule.tokens.base import Tokenizer
 from chainrule.training.layouts import OVERLAP, in_pieces
-from chainrule.training.pretrained import tuned
+from chainrule.training.pretrained import PRETRAINED, tuned
 
 WORDS_AT_ONCE = 1 << 13
 """The most words read in one forward pass."""

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from chainrule.contract.kinds import LadderEntry, TrainingData, load_content
+from chainrule.contract.kinds import LadderEntry, TrainingData
 from chainrule.contract.tasks import Task
 from chainrule.errors import DamagedFileError
 from chainrule.folder import TENSORS, ModelFolder, read_folder
 from chainrule.networks.tagging.config import TaggerSettings
 from chainrule.settings import parse
-from chainrule.tagging.contract import FREQUENT, PRETRAINED, TAGS
+from chainrule.tagging.contract import FREQUENT, TAGS
 from chainrule.tagging.examples import TaggedExamples, TaggingData, WordDropout
 from chainrule.tagging.reading import SubwordReader, WordReader
 from chainrule.tokens.base import Tokenizer
-from chainrule.tokens.registry import parse_tokenizer
 from chainrule.training.engines.base import Fill
 from chainrule.training.examples import Texts
 from chainrule.training.kinds import NetworkKind
-from chainrule.training.pretrained import encoder_of, with_dropout
+from chainrule.training.pretrained import load_pretrained, with_all_parameters, with_dropout, with_encoder
+
+_WHAT = "a tagger"
 
 
 class TaggerKind(NetworkKind):
@@ -32,33 +32,19 @@ class TaggerKind(NetworkKind):
 
     def maker(self, settings: Any, data: TrainingData) -> Callable[[Fill], Any]:
         assert isinstance(data, TaggingData)
-        pretrained = encoder = None
-        if settings.pretrained is not None:
-            pretrained = load_content(read_folder(settings.pretrained))
-            encoder = with_dropout(
-                encoder_of(pretrained, settings.pretrained, "a tagger"), settings.encoder_dropout
-            )
+        pretrained = load_pretrained(settings)
+        encoder = with_dropout(pretrained, settings.pretrained, _WHAT, settings.encoder_dropout)
         frequent_V = data.most_frequent(WordReader(data.tokenizer, spells=False))
         return partial(self._tagger, settings, data.tokenizer, data.tag_tokenizer, frequent_V, pretrained, encoder)
 
     def load(self, folder: ModelFolder) -> Any:
-        settings: Any = parse(self.settings, folder.config)
-        words = parse_tokenizer(folder.tokenizer, str(folder.path))
-        if TAGS not in folder.tokenizers:
-            raise DamagedFileError(
-                f"{folder.path}: it has no tokenizer {TAGS!r}, which the kind {self.name!r} needs"
-            )
-        tags = parse_tokenizer(folder.tokenizers[TAGS], str(folder.path))
-        pretrained, encoder, arrays = None, None, dict(folder.tensors)
-        if settings.pretrained is not None:
-            from chainrule.networks.tagging.tagger import ENCODER
+        from chainrule.networks.tagging.tagger import ENCODER
 
-            pretrained = load_content(folder.part(PRETRAINED))
-            encoder = encoder_of(pretrained, str(folder.path), "a tagger")
-            arrays |= {f"{ENCODER}{name}": weight.numpy() for name, weight in encoder.state_dict().items()}
+        settings: Any = parse(self.settings, folder.config)
+        words, tags = folder.parsed_tokenizer(), folder.parsed_tokenizer(TAGS)
         frequent_V = np.array(folder.tensor(FREQUENT))
-        make = partial(self._tagger, settings, words, tags, frequent_V, pretrained, encoder)
-        model = self.engine(settings).load(make, dataclasses.replace(folder, tensors=arrays))
+        folder, *begun = with_encoder(folder, settings, ENCODER, _WHAT)
+        model = self.engine(settings).load(partial(self._tagger, settings, words, tags, frequent_V, *begun), folder)
         if (
             frequent_V.shape != (words.vocab_size,)
             or not 0 <= frequent_V.min() <= frequent_V.max() < tags.vocab_size
@@ -93,11 +79,7 @@ class TaggerKind(NetworkKind):
 
     def train(self, settings: Any, data: TrainingData) -> Any:
         """Train a network on tagged sentences, which are numbered once."""
-        model: Any = super().train(settings, TaggingData(**vars(data)))
-        # a pretrained encoder is a part of the folder by itself, and belongs to the network all the same
-        parameters = sum(weight.numel() for weight in model.network.parameters())
-        model.metrics = {**model.metrics, "parameters": parameters}
-        return model
+        return with_all_parameters(super().train(settings, TaggingData(**vars(data))))
 
     def texts(self, settings: Any, data: TrainingData) -> Texts:
         """Return the sentences; one that is too long to be read at once is read in pieces."""
@@ -105,8 +87,7 @@ class TaggerKind(NetworkKind):
         subwords = None
         if settings.pretrained is not None:
             folder = read_folder(settings.pretrained)
-            tokenizer = parse_tokenizer(folder.tokenizer, settings.pretrained)
-            subwords = SubwordReader.of(tokenizer, folder.context or "line")
+            subwords = SubwordReader.of(folder.parsed_tokenizer(), folder.context or "line")
         reader = WordReader(data.tokenizer, settings.characters != "none", subwords)
         distinct, dropout = reader.read(data.distinct_words), None
         if settings.word_dropout:
@@ -149,7 +130,7 @@ TAGGING = Task(
     evaluate="chainrule.tagging.evaluate:evaluate_tagger",
     show="chainrule.cli.output.measured:show_taggers",
     examples="chainrule.text.tagged:as_tagged",
-    encode="chainrule.runs.prepare:encode_tagged",
+    encode="chainrule.runs.prepare:encode_annotated",
     example="sentence",
     unit="word",
     perplexity_of=" of tags",

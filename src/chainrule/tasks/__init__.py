@@ -7,7 +7,7 @@ probes.py      made questions: a word over a gap, two orders, agreement, a task 
 filtering/     the fluent part of a corpus: documents of low perplexity
 prediction.py  suggestions while typing: the keystrokes that they save
 anomaly.py     the least likely lines of a log, and the tokens that make them so
-games.py       Shannon's guessing game, twenty questions, and real text against generated text
+games/         Shannon's guessing game, twenty questions, and real text against generated text
 objects.py     the JSON objects of a file, each with its place for errors
 """
 

@@ -14,10 +14,10 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from chainrule.errors import CorpusError
 from chainrule.text.builtin import BUILTIN
@@ -26,6 +26,8 @@ from chainrule.text.remote import is_address
 
 Text: TypeAlias = Corpus | str | Path | Iterable[str] | Iterable[Path]
 """Text as callers give it: one or several strings, which are texts, or paths, which are files; or a corpus."""
+
+T = TypeVar("T")
 
 FILE_ENDINGS = (".txt", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 """The ends of names that are never meant as text."""
@@ -47,6 +49,13 @@ def as_corpus(given: Text) -> Corpus:
     if not any(items):
         raise CorpusError("the text is empty")
     return Corpus.from_text(given) if isinstance(given, str) else Corpus.from_texts(items)
+
+
+def read_given(given: Any, read: Callable[[Corpus], T], made: Callable[[list[Any]], T]) -> T:
+    """Return what `read` makes of given text, or `made` of any other items, which are examples in memory."""
+    items = given if isinstance(given, (Corpus, str, Path)) else list(given)
+    is_text = not isinstance(items, list) or (items and all(isinstance(item, (str, Path)) for item in items))
+    return read(as_corpus(items)) if is_text else made(items)
 
 
 def as_items(given: Any) -> list[Any]:

@@ -24,7 +24,7 @@ from chainrule.errors import CorpusError
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import form_of, lines_in
-from chainrule.text.given import Text, as_corpus
+from chainrule.text.given import Text, read_given
 from chainrule.text.records import Fields
 from chainrule.text.split import check_parts, dealt
 
@@ -113,6 +113,11 @@ class Labelled:
         """A line for each text, LABEL TAB TEXT, by which they are split, and which a comparison shows."""
         return Corpus.from_texts([f"{one.label}\t{one.text}" for one in self.texts])
 
+    @property
+    def without_annotation(self) -> list[str]:
+        """Each text without its label."""
+        return [one.text for one in self.texts]
+
     @cached_property
     def fingerprint(self) -> str:
         """The SHA-256 of the lines: the text is another one if its labels are others."""
@@ -121,14 +126,7 @@ class Labelled:
 
 def as_labelled(given: Any) -> Labelled:
     """Return given labelled texts as `Labelled`."""
-    if isinstance(given, Labelled):
-        return given
-    if isinstance(given, (Corpus, str, Path)):
-        return Labelled.read(as_corpus(given))
-    items = list(given)
-    if items and all(isinstance(item, (str, Path)) for item in items):
-        return Labelled.read(as_corpus(items))
-    return Labelled.of(items)
+    return given if isinstance(given, Labelled) else read_given(given, Labelled.read, Labelled.of)
 
 
 def one_line(text: str) -> str:

@@ -26,7 +26,7 @@ from chainrule.errors import CorpusError
 from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import form_of, lines_in
-from chainrule.text.given import Text, as_corpus
+from chainrule.text.given import Text, read_given
 from chainrule.text.split import check_parts, dealt
 
 GivenTagged: TypeAlias = "Tagged | Text | Iterable[Sequence[tuple[str, str]]]"
@@ -127,6 +127,11 @@ class Tagged:
         """A line for each sentence, word/TAG word/TAG, by which they are split, and which a comparison shows."""
         return Corpus.from_texts([sentence.line for sentence in self.sentences])
 
+    @property
+    def without_annotation(self) -> list[str]:
+        """The words of each sentence."""
+        return [" ".join(one.words) for one in self.sentences]
+
     @cached_property
     def fingerprint(self) -> str:
         """The SHA-256 of the lines: the text is another one if its tags are others."""
@@ -135,14 +140,7 @@ class Tagged:
 
 def as_tagged(given: Any) -> Tagged:
     """Return given tagged sentences as `Tagged`."""
-    if isinstance(given, Tagged):
-        return given
-    if isinstance(given, (Corpus, str, Path)):
-        return Tagged.read(as_corpus(given))
-    items = list(given)
-    if items and all(isinstance(item, (str, Path)) for item in items):
-        return Tagged.read(as_corpus(items))
-    return Tagged.of(items)
+    return given if isinstance(given, Tagged) else read_given(given, Tagged.read, Tagged.of)
 
 
 def one_word(text: str) -> str:

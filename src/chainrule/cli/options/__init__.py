@@ -34,7 +34,15 @@ seed = option("--seed INTEGER", "Seed of the random generators.", type=int, defa
 
 def overwrite(what: str) -> Callable[[Command], Command]:
     """Declare --overwrite, which lets a verb replace something that exists."""
-    return option("--overwrite", f"Replace {what} that exists.")
+    return option("--overwrite", f"Replace {what} that exists.", is_eager=True)
+
+
+def new_file(usage: str, explanation: str) -> Callable[[Command], Command]:
+    """Declare a file to write; before any work, a verb refuses one that exists, unless --overwrite is given.
+
+    The verb declares --overwrite too. "-" stands for standard output.
+    """
+    return option(usage, explanation, callback=_check_new_file)
 
 
 def out(explanation: str, metavar: str = "DIR") -> Callable[[Command], Command]:
@@ -47,17 +55,18 @@ def minutes(explanation: str) -> Callable[[Command], Command]:
     return option("--minutes M", explanation, type=click.FloatRange(min=0, min_open=True))
 
 
-def check_new_file(name: str | None, option: str, overwrite: bool) -> None:
-    """Refuse, before any work, a file that exists, or one in a folder that does not; None if none is given."""
-    if name is None:
-        return
-    path = Path(name)
+def _check_new_file(ctx: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
+    """Return the name of a file; raise if it exists, or if its folder does not."""
+    if name is None or name == "-" or ctx.resilient_parsing:
+        return name
+    path, option = Path(name), parameter.opts[0]
     if path.is_dir():
         raise FolderError(f"{path} is a folder; choose another {option}")
-    if path.is_file() and not overwrite:
+    if path.is_file() and not ctx.params["overwrite"]:
         raise FolderError(f"{path} exists; choose another {option}, or --overwrite it")
     if not path.parent.is_dir():
         raise FolderError(f"{path}: there is no folder {path.parent}; make it, or choose another {option}")
+    return name
 
 
 # -- a model that is used ---------------------------------------------------------------------------------

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -298,6 +299,18 @@ def show(screen: Console, parts: Iterable[Part], *, style: str = "bold") -> None
             print_table(screen, part.headings, part.rows, title=part.title or None, left=part.left, styles=styles)
         else:
             say(screen, part.lstrip(" "), indent=len(part) - len(part.lstrip(" ")))
+
+
+def draw(path: str | None, picture: Callable[[], str], *, quiet: bool) -> None:
+    """Write a picture, the text of an SVG file, to `path` if there is one, and say so unless `quiet`."""
+    from chainrule.system.disk import replaced_file
+
+    if path is None:
+        return
+    with replaced_file(Path(path)) as file:
+        file.write(picture().encode())
+    if not quiet:
+        say(console(), f"the picture is in {path}")
 
 
 def intrinsic(lm: Any, texts: Sequence[str]) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from chainrule.cli.output import cut, print_table, say, show
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from rich.console import Console
 
     from chainrule.classification.evaluate import ClassificationMeasured
+    from chainrule.contract.confusion import Confusion
     from chainrule.evaluation.measure import Measured
     from chainrule.evaluation.pseudo import PseudoMeasured
     from chainrule.evaluation.replies import RepliesMeasured
@@ -99,47 +99,37 @@ def show_taggers(screen: Console, results: Results[TaggingMeasured]) -> None:
     """Print how good taggers are; of a single one also each tag, and which tags are confused."""
     rows = []
     for folder, m in results:
-        counts = f"{m.words:,}", f"{m.unknown:,}"
+        counts = f"{m.count:,}", f"{m.unknown:,}"
         right_of_known = m.baseline_correct - m.baseline_unknown_correct
-        known = f"{right_of_known / max(1, m.words - m.unknown):.2%}"
+        known = f"{right_of_known / max(1, m.count - m.unknown):.2%}"
         unknown = [f"{share:.2%}" if m.unknown else "-" for share in (m.unknown_accuracy, m.baseline_unknown)]
         rows.append([folder, f"{m.accuracy:.2%}", f"{m.known_accuracy:.2%}", unknown[0], *counts])
         rows.append(["  most frequent tag", f"{m.baseline:.2%}", known, unknown[1], *counts])
     print_table(screen, ["model", "accuracy", "known words", "unknown words", "words", "unknown"], rows)
     if len(results) == 1:
-        _print_tags(screen, results[0][1])
+        _print_names(screen, results[0][1], ["tag", "words"])
 
 
-def _print_tags(screen: Console, measured: TaggingMeasured) -> None:
-    """Print the figures of each tag, and which are confused: right tags are rows, and given ones columns."""
-    tags = sorted(measured.by_tag, key=lambda one: -one.words)
-    rows = [
-        [one.tag, f"{one.words:,}", f"{one.precision:.2%}", f"{one.recall:.2%}", f"{one.f1:.2%}"] for one in tags
-    ]
+def _print_names(screen: Console, m: Confusion, headings: Sequence[str]) -> None:
+    """Print the figures of each tag or label, and which are confused: right ones are rows, given ones columns.
+
+    Of many names, only the pairs that are confused most often are shown.
+    """
+    every = sorted(m.by_name, key=lambda one: -one.count)
+    names = [one.name for one in every]
+    rows = [[one.name, f"{one.count:,}", *(f"{share:.2%}" for share in one[2:])] for one in every]
     screen.print()
-    print_table(screen, ["tag", "words", "precision", "recall", "F1"], rows)
-    _print_confusion(screen, measured.confused(), [one.tag for one in tags], measured.tags, measured.confusion_KK)
-
-
-def _print_confusion(
-    screen: Console,
-    pairs: Sequence[tuple[str, str, int]],
-    have: list[str],
-    names: list[str],
-    confusion_KK: NDArray[Any],
-) -> None:
-    """Print which names are confused: right ones are rows, given ones columns; of many, only the worst pairs."""
-    if not pairs:
+    print_table(screen, [*headings, "precision", "recall", "F1"], rows)
+    if not (pairs := m.confused()):
         return
     screen.print()
-    if len(have) <= _WIDEST_CONFUSION:
-        places = [names.index(name) for name in have]
-        counts = confusion_KK[places][:, places].tolist()
-        rows = [
-            [name, *(f"{number:,}" if number else "·" for number in row)]
-            for name, row in zip(have, counts, strict=True)
-        ]
-        print_table(screen, ["right \\ given", *have], rows)
+    if len(names) <= _WIDEST_CONFUSION:
+        places = [m.names.index(name) for name in names]
+        counts = m.confusion_KK[places][:, places].tolist()
+        cells = [[f"{number:,}" if number else "·" for number in row] for row in counts]
+        print_table(
+            screen, ["right \\ given", *names], [[name, *row] for name, row in zip(names, cells, strict=True)]
+        )
         screen.print()
     listed = ", ".join(f"{right} as {given} {times:,}" for right, given, times in pairs)
     say(screen, f"confused most often: {listed}")
@@ -157,18 +147,9 @@ def show_classifiers(screen: Console, results: Results[ClassificationMeasured]) 
             for name in ("accuracy", "macro_f1")
         ]
         shown = f"{m.accuracy:.2%}{halves[0]}", f"{m.macro_f1:.2%}{halves[1]}", f"{m.calibration_error:.2%}"
-        rows.append([folder, *shown, f"{m.confidence:.2%}", f"{m.nats:.3g}", f"{m.texts:,}"])
+        rows.append([folder, *shown, f"{m.confidence:.2%}", f"{m.nats:.3g}", f"{m.count:,}"])
     headings = ["model", "accuracy", "macro F1", "calibration error", "confidence", "nats", "texts"]
     print_table(screen, headings, rows)
     say(screen, f"the most frequent label of these texts: {results[0][1].baseline:.2%}")
-    if len(results) > 1:
-        return
-    m = results[0][1]
-    labels = sorted(m.by_label, key=lambda one: -one.texts)
-    rows = [
-        [one.label, f"{one.texts:,}", f"{one.precision:.2%}", f"{one.recall:.2%}", f"{one.f1:.2%}"]
-        for one in labels
-    ]
-    screen.print()
-    print_table(screen, ["label", "texts", "precision", "recall", "F1"], rows)
-    _print_confusion(screen, m.confused(), [one.label for one in labels], m.labels, m.confusion_KK)
+    if len(results) == 1:
+        _print_names(screen, results[0][1], ["label", "texts"])

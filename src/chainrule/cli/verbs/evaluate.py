@@ -29,7 +29,7 @@ _FOR_OTHERS = {
 @opt.option("--source FILE", "Translation: the sources, a line for each.")
 @opt.option("--target FILE", "Translation: their targets, a line for each.")
 @opt.option("--beams B", "Translation: hypotheses. [default: 5]", type=int)
-@opt.option("--plot FILE.svg", "Translation: draw BLEU against the length of the source.")
+@opt.new_file("--plot FILE.svg", "Translation: draw BLEU against the length of the source.")
 @opt.overwrite("a plot")
 @opt.dynamic_options
 @opt.compute
@@ -75,7 +75,6 @@ def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -
     """
     from chainrule.contract.kinds import check_task, read_model, task_of
     from chainrule.contract.tasks import REPLIES
-    from chainrule.system.disk import replaced_file
     from chainrule.system.plugins import import_object
 
     folders, files = _named(folders_and_text, options)
@@ -109,9 +108,7 @@ def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -
         model = opt.load_model(folder, options, loaded_as)
         results += [(folder, text, measure(model, one, progress=progress, **how)) for text, one in texts.items()]
     by_folder = [(folder, measured) for folder, _, measured in results]
-    if options["plot"] is not None and task.plot is not None:
-        with replaced_file(Path(options["plot"])) as file:
-            file.write(import_object(task.plot)(by_folder).encode())
+    output.draw(options["plot"], lambda: import_object(task.plot or "")(by_folder), quiet=True)
     if as_json and len(texts) == 1:
         output.print_measured(by_folder)
     elif as_json:
@@ -184,7 +181,6 @@ def _arguments(task: Task, options: dict[str, Any]) -> dict[str, Any]:
         raise click.UsageError(_FOR_OTHERS[name])
     if options["plot"] is not None and task.plot is None:
         raise click.UsageError("--plot is for models that translate, with --source and --target")
-    opt.check_new_file(options["plot"], "--plot", options["overwrite"])
     return given
 
 

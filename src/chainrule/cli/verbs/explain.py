@@ -9,7 +9,7 @@ import click
 
 import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.output import console, echo_json, print_json, say, show, terminal_progress
+from chainrule.cli.output import console, draw, echo_json, print_json, say, show, terminal_progress
 
 
 def _head(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, int] | None:
@@ -32,8 +32,8 @@ def _head(context: click.Context, parameter: click.Parameter, value: str | None)
     "First scale the recurrent matrix of each gate and layer to the spectral norm X; DIR stays as it is.",
     type=float,
 )
-@opt.option("--svg FILE", "Draw the norms of the gradients against the distance, of all models in one picture.")
-@opt.option("--out FILE", "Write all figures to FILE, a JSON object per line.")
+@opt.new_file("--svg FILE", "Draw the norms of the gradients against the distance, of all models in one picture.")
+@opt.new_file("--out FILE", "Write all figures to FILE, a JSON object per line.")
 @opt.overwrite("a FILE")
 @opt.json
 def diagnose(folders_and_text: tuple[str, ...], prompt: str | None, as_json: bool, **options: Any) -> None:
@@ -63,8 +63,6 @@ def diagnose(folders_and_text: tuple[str, ...], prompt: str | None, as_json: boo
     if text and Path(text).is_dir():
         raise click.UsageError(f"{text} is a folder: the last argument is the TEXT that the models read, in quotes")
     read = opt.read_by_model(text, prompt)
-    for name in ("svg", "out"):
-        opt.check_new_file(options[name], f"--{name}", options["overwrite"])
     how: Any = {"token": options["token"], "longest": options["longest"], "progress": terminal_progress()}
     how["recurrent_norm"] = options["scale_recurrent"]
     found = {folder: cr.diagnose(load_on_tape(folder), **read, **how) for folder in folders}
@@ -76,22 +74,17 @@ def diagnose(folders_and_text: tuple[str, ...], prompt: str | None, as_json: boo
     if options["out"] is not None:
         with replaced_file(Path(options["out"])) as file:
             file.writelines(to_json(line).encode() + b"\n" for line in lines)
-    if options["svg"] is not None:
-        with replaced_file(Path(options["svg"])) as file:
-            file.write(gradients_picture({"": found[folders[0]]} if len(found) == 1 else found).encode())
-    if as_json:
-        for line in lines:
-            echo_json(line)
-        return
     screen = console()
-    for folder, one in found.items():
+    for line in lines if as_json else ():
+        echo_json(line)
+    for folder, one in {} if as_json else found.items():
         if len(found) > 1:
             say(screen, f"{folder}:")
         show(screen, one.parts(screen.width))
         if len(found) > 1:
             screen.print()
-    if options["svg"] is not None:
-        say(screen, f"the picture is in {options['svg']}")
+    named = {"": found[folders[0]]} if len(found) == 1 else found
+    draw(options["svg"], lambda: gradients_picture(named), quiet=as_json)
 
 
 @click.command(short_help="Show how the model in DIR predicts a token of a text.")
@@ -111,7 +104,7 @@ def diagnose(folders_and_text: tuple[str, ...], prompt: str | None, as_json: boo
     "both count from 0.",
     callback=_head,
 )
-@opt.option("--svg FILE", "Draw the graph or, with --head, the attention of the last token.")
+@opt.new_file("--svg FILE", "Draw the graph or, with --head, the attention of the last token.")
 @opt.overwrite("a FILE")
 @opt.json
 def explain(
@@ -134,9 +127,7 @@ def explain(
     """
     from chainrule.autodiff.tape_model import load_on_tape
     from chainrule.explanation.networks import NetworkExplanation
-    from chainrule.system.disk import replaced_file
 
-    opt.check_new_file(svg, "--svg", options["overwrite"])
     read = opt.read_by_model(text, prompt, options["next_word"])
     found = cr.explain(load_on_tape(folder), **read, last=options["last"], progress=terminal_progress())
     drawn: Any = found
@@ -146,13 +137,9 @@ def explain(
         if not isinstance(found, NetworkExplanation):
             raise click.UsageError("--head is for Transformers; a model without a network has no attention")
         drawn = found.head(*options["head"])
-    if svg is not None:
-        with replaced_file(Path(svg)) as file:
-            file.write(drawn.svg().encode())
     if as_json:
         print_json(found.record() | ({} if drawn is found else {"attention": [drawn.record()]}))
-        return
-    screen = console()
-    show(screen, drawn.parts())
+    else:
+        show(console(), drawn.parts())
     if svg is not None:
-        say(screen, f"the picture is in {svg}")
+        draw(svg, drawn.svg, quiet=as_json)

@@ -24,7 +24,7 @@ from chainrule.cli.output import WAITING, count, echo, echo_json, number, termin
 )
 @opt.option("--max-perplexity P", "Keep documents of perplexity P or less.", type=click.FloatRange(1))
 @opt.option("--paragraphs", "In text, a document is the lines up to a blank one, not a line by itself.")
-@opt.option("--out FILE", "Where to write; .gz and .zst compress. [default: -]")
+@opt.new_file("--out FILE", "Where to write; .gz and .zst compress. [default: -]")
 @opt.overwrite("a file")
 @corpus_options
 @opt.compute
@@ -49,7 +49,6 @@ def filter_verb(folder: str, corpus: tuple[str, ...], as_json: bool, **options: 
     if (keep is None) == (max_perplexity is None):
         raise click.UsageError("choose --keep SHARE or --max-perplexity P")
     target = None if options["out"] == "-" else options["out"]
-    opt.check_new_file(target, "--out", options["overwrite"])
     lm = opt.load_model(folder, options, "language")
     began = time.monotonic()
     if max_perplexity is not None and corpus == ("-",) and target is None and options["executor"] == "embedded":

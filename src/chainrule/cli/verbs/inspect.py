@@ -12,7 +12,7 @@ import click
 
 import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.output import console, number, print_json, print_table, say, show_table, terminal_progress
+from chainrule.cli.output import console, draw, number, print_json, print_table, say, show_table, terminal_progress
 from chainrule.cli.verbs.suggest import print_suggestions
 from chainrule.errors import ModelError
 from chainrule.system.display import cell
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 @opt.option(
     "--heat-rows LIST", "With --heat: the rows, by number (0-9,12) or, of a table of tokens, by word (cat,dog)."
 )
-@opt.option("--svg FILE", "Where --heat draws.")
+@opt.new_file("--svg FILE", "Where --heat draws.")
 @opt.overwrite("a FILE")
 @opt.json
 def inspect(folder: str, prompt: str | None, heal: bool, table: bool, first: int, **options: Any) -> None:
@@ -64,7 +64,7 @@ def inspect(folder: str, prompt: str | None, heal: bool, table: bool, first: int
     top, counts, as_json = options["top"], options["counts"], options["as_json"]
     near, batch = options["near"], options["first_batch"]
     if options["heat"] is not None or options["svg"] is not None:
-        _draw(folder, **{name: options[name] for name in ("heat", "heat_rows", "svg", "overwrite")})
+        _draw(folder, *(options[name] for name in ("heat", "heat_rows", "svg")))
         return
     if table:
         _show_table(cr.load(folder, tasks=["language"]), first, as_json)
@@ -149,18 +149,13 @@ def _show_table(lm: cr.LanguageModel, first: int, as_json: bool) -> None:
         say(screen, f"the first {first:,} rows; --first N shows more, --json all")
 
 
-def _draw(folder: str, heat: str | None, heat_rows: str | None, svg: str | None, overwrite: bool) -> None:
+def _draw(folder: str, heat: str | None, heat_rows: str | None, svg: str | None) -> None:
     """Draw rows of an array."""
     from chainrule.explanation.weights import weights_picture
-    from chainrule.system.disk import replaced_file
 
     if heat is None or svg is None:
         raise click.UsageError("--heat NAME says which array to draw, and --svg FILE where")
-    opt.check_new_file(svg, "--svg", overwrite)
-    picture = weights_picture(cr.load(folder), heat, heat_rows)
-    with replaced_file(Path(svg)) as file:
-        file.write(picture.encode())
-    say(console(), f"the picture is in {svg}")
+    draw(svg, lambda: weights_picture(cr.load(folder), heat, heat_rows), quiet=False)
 
 
 def _next(lm: cr.LanguageModel, prompt: str, top: int, heal: bool) -> list[dict[str, Any]]:

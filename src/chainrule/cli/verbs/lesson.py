@@ -26,7 +26,7 @@ _STYLES = {"right": "green", "wrong": "red", "not yet": "dim"}
 @opt.option("--start DIR", "Make a folder with the texts of the lesson and answers.py, which has blanks.")
 @opt.option("--check FILE", "Grade a file of answers, or a folder; the exit code is 0 if all are right, else 1.")
 @opt.option("--watch", "Grade the file each time that it is saved, until all answers are right.")
-@opt.option("--notebook FILE", "Write the lesson as a notebook.")
+@opt.new_file("--notebook FILE", "Write the lesson as a notebook.")
 @opt.overwrite("a notebook")
 @opt.option(
     "--student ID",
@@ -40,15 +40,16 @@ _STYLES = {"right": "green", "wrong": "red", "not yet": "dim"}
 @click.pass_context
 def lesson(
     ctx: click.Context,
+    /,
     number: int | None,
     start: str | None,
     check: str | None,
     watch: bool,
     notebook: str | None,
-    overwrite: bool,
     student: str,
     time_limit: float,
     as_json: bool,
+    **_: Any,
 ) -> None:
     """Show lesson NUMBER of the course, or the list of lessons with your progress.
 
@@ -100,7 +101,6 @@ def lesson(
     elif notebook:
         from chainrule.course.notebook import notebook as made
 
-        opt.check_new_file(notebook, "--notebook", overwrite)
         Path(notebook).write_text(json.dumps(made(chosen), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         if as_json:
             print_json({"notebook": notebook, "exercises": len(chosen.exercises)})

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import click
 
 from chainrule.cli import options as opt
-from chainrule.cli.output import console, number, print_json, print_table, say
+from chainrule.cli.output import console, draw, number, print_json, print_table
 
 HEADINGS = ["positions", "largest number", "nearest two", "distance varies by"]
 
@@ -16,12 +16,10 @@ HEADINGS = ["positions", "largest number", "nearest two", "distance varies by"]
 @click.argument("kinds", nargs=-1, type=click.Choice(["binary", "sinusoidal", "rotary"]), metavar="[KIND]...")
 @opt.option("--length N", "Positions.", type=click.IntRange(2, 4096), default=64)
 @opt.option("--width N", "Features of a position; even.", type=click.IntRange(2), default=16)
-@opt.option("--svg FILE", "Draw the tables.")
+@opt.new_file("--svg FILE", "Draw the tables.")
 @opt.overwrite("a FILE")
 @opt.json
-def positions(
-    kinds: tuple[str, ...], length: int, width: int, svg: str | None, overwrite: bool, as_json: bool
-) -> None:
+def positions(kinds: tuple[str, ...], length: int, width: int, svg: str | None, as_json: bool, **_: Any) -> None:
     """Show how Transformers encode positions, beside the digits of a binary counter.
 
     KIND is binary, sinusoidal or rotary; without one, all are shown.
@@ -32,20 +30,14 @@ def positions(
     """
     from chainrule.explanation.positions import KINDS, positions_picture
     from chainrule.explanation.positions import positions as table_of
-    from chainrule.system.disk import replaced_file
 
-    opt.check_new_file(svg, "--svg", overwrite)
     found = [table_of(kind, length, width) for kind in kinds or KINDS]
-    if svg is not None:
-        with replaced_file(Path(svg)) as file:
-            file.write(positions_picture(found).encode())
     if as_json:
         figures = ("kind", "largest", "nearest", "shift")
         print_json(
             [{**{name: getattr(one, name) for name in figures}, "rows": one.table_TD.tolist()} for one in found]
         )
-        return
-    rows = [[one.kind, number(one.largest), number(one.nearest), f"{one.shift:.1e}"] for one in found]
-    print_table(console(), HEADINGS, rows)
-    if svg is not None:
-        say(console(), f"the picture is in {svg}")
+    else:
+        rows = [[one.kind, number(one.largest), number(one.nearest), f"{one.shift:.1e}"] for one in found]
+        print_table(console(), HEADINGS, rows)
+    draw(svg, lambda: positions_picture(found), quiet=as_json)

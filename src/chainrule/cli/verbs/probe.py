@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
 
 from chainrule.cli import options as opt
-from chainrule.cli.output import console, number, print_json, print_table, say
+from chainrule.cli.output import console, draw, number, print_json, print_table, say
 
 
 @click.command(short_help="Ask models for a word that an earlier word decides.")
@@ -23,7 +22,7 @@ from chainrule.cli.output import console, number, print_json, print_table, say
 @opt.option("--longest N", "The longest gap in words, or the most examples.", type=click.IntRange(0), default=12)
 @opt.option("--by-position FILE", "Instead: the perplexity of the text FILE by position.")
 @opt.option("--length N", "With --by-position: tokens that are read at once.", type=click.IntRange(2), default=256)
-@opt.option("--svg FILE", "Draw a curve for each model.")
+@opt.new_file("--svg FILE", "Draw a curve for each model.")
 @opt.overwrite("a FILE")
 @opt.json
 def probe(folders: tuple[str, ...], ask: str, svg: str | None, as_json: bool, **options: Any) -> None:
@@ -46,46 +45,32 @@ def probe(folders: tuple[str, ...], ask: str, svg: str | None, as_json: bool, **
     """
     import chainrule as cr
     from chainrule.autodiff.tape_model import load_on_tape
-    from chainrule.system.disk import replaced_file
     from chainrule.system.pictures import curves_picture, linear_axis
     from chainrule.tasks.probes import by_position
     from chainrule.tasks.probes import probe as answers
     from chainrule.text.builtin.probes import PROBES
 
-    opt.check_new_file(svg, "--svg", options["overwrite"])
-    is_by_position = options["by_position"] is not None
-    found: dict[str, list[Any]] = {}
-    if is_by_position:
+    models = ((folder, load_on_tape(folder)) for folder in folders)
+    found: dict[str, list[Any]]
+    if is_by_position := options["by_position"] is not None:
         text = "".join(one.decode() for one in cr.Corpus.open(options["by_position"]).documents())
-        for folder in folders:
-            found[folder] = by_position(load_on_tape(folder), text, options["length"])
-        titles = "Perplexity by position", "position", "perplexity"
+        found = {folder: by_position(lm, text, options["length"]) for folder, lm in models}
+        title, across, up, said = "Perplexity by position", "position", "perplexity", "perplexity by position"
+        names = [f"{one.first}-{one.last}" for one in found[folders[0]]]
         points = {
-            name: [((one.first + one.last) / 2, one.perplexity) for one in rows] for name, rows in found.items()
+            name: [((one.first + one.last) / 2, one.perplexity) for one in each] for name, each in found.items()
         }
     else:
-        for folder in folders:
-            found[folder] = answers(load_on_tape(folder), ask, longest=options["longest"])
-        titles = f"The right word: {ask}", PROBES[ask].counts, "p(right) / (p(right) + p(wrong))"
-        points = {name: [(float(one.gap), one.probability) for one in rows] for name, rows in found.items()}
-    if svg is not None:
-        title, across, up = titles
-        every = [at for curve in points.values() for at in curve]
-        y = linear_axis(up, [value for _, value in every] if is_by_position else [0, 1])
-        picture = curves_picture(title, [*points.items()], linear_axis(across, [at for at, _ in every]), y)
-        with replaced_file(Path(svg)) as file:
-            file.write(picture.encode())
+        found = {folder: answers(lm, ask, longest=options["longest"]) for folder, lm in models}
+        title, across, up = f"The right word: {ask}", PROBES[ask].counts, "p(right) / (p(right) + p(wrong))"
+        names, said = [str(one.gap) for one in found[folders[0]]], f"{up} by {across}"
+        points = {name: [(float(one.gap), one.probability) for one in each] for name, each in found.items()}
     if as_json:
-        print_json({name: [asdict(one) for one in rows] for name, rows in found.items()})
-        return
-    screen = console()
-    first = next(iter(found.values()))
-    heading = [f"{one.first}-{one.last}" for one in first] if is_by_position else [str(one.gap) for one in first]
-    rows = [[name, *(number(value, 3) for _, value in curve)] for name, curve in points.items()]
-    print_table(screen, ["model", *heading], rows)
-    say(
-        screen,
-        "perplexity by position" if is_by_position else f"{titles[2]} by {titles[1]}",
-    )
-    if svg is not None:
-        say(screen, f"the picture is in {svg}")
+        print_json({name: [asdict(one) for one in each] for name, each in found.items()})
+    else:
+        rows = [[name, *(number(value, 3) for _, value in curve)] for name, curve in points.items()]
+        print_table(console(), ["model", *names], rows)
+        say(console(), said)
+    x, y = zip(*(at for curve in points.values() for at in curve), strict=True)
+    axes = linear_axis(across, x), linear_axis(up, y if is_by_position else [0, 1])
+    draw(svg, lambda: curves_picture(title, [*points.items()], *axes), quiet=as_json)

@@ -9,7 +9,7 @@ import click
 
 from chainrule.cli import options as opt
 from chainrule.cli.options import texts
-from chainrule.cli.output import console, print_json, print_table, say, terminal_progress
+from chainrule.cli.output import console, draw, print_json, print_table, say, terminal_progress
 from chainrule.errors import ChainruleError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @opt.option("--out DIR", "A new folder for the results.")
 @opt.overwrite("a grid, or FILE,")
 @opt.option("--models", "Train nothing: a table of published large models, with 6 N D and Chinchilla's rule.")
-@opt.option(
+@opt.new_file(
     "--svg FILE", "With --models: draw them, their sizes over the years and their tokens against their sizes."
 )
 @opt.option(
@@ -63,7 +63,7 @@ def scale(
     if options["models"]:
         if corpus or out:
             raise click.UsageError("--models trains nothing: leave out CORPUS and --out")
-        _large_models(options["svg"], options["overwrite"], as_json)
+        _large_models(options["svg"], as_json)
         return
     if options["svg"]:
         raise click.UsageError("--svg goes with --models; a grid is drawn in DIR/scale")
@@ -92,17 +92,12 @@ def scale(
     _draw(found, out)
 
 
-def _large_models(svg: str | None, overwrite: bool, as_json: bool) -> None:
+def _large_models(svg: str | None, as_json: bool) -> None:
     """Print the published large models, and draw them."""
     from chainrule.comparison.scaling.large_models import LARGE_MODELS, TOKENS_PER_PARAMETER
+    from chainrule.report.scaling import draw_large_models
 
-    opt.check_new_file(svg, "--svg", overwrite)
-    if svg is not None:
-        from chainrule.report.scaling import draw_large_models
-        from chainrule.system.disk import replaced_file
-
-        with replaced_file(Path(svg)) as file:
-            file.write(draw_large_models().encode())
+    draw(svg, draw_large_models, quiet=True)
     if as_json:
         print_json([one.to_json() for one in LARGE_MODELS])
         return

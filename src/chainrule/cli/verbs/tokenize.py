@@ -26,7 +26,7 @@ _COLOURS = tuple(f"black on bright_{name}" for name in ("cyan", "yellow", "green
 @texts.corpus_argument
 @texts.tokenizer_options("bpe")
 @opt.option("--out DIR", "Write the tokenizer to DIR/tokenizer.json.")
-@opt.option("--ids FILE", "Write the ids: uint16, or uint32 where V > 65,536.", type=click.Path(dir_okay=False))
+@opt.new_file("--ids FILE", "Write the ids: uint16, or uint32 where V > 65,536.")
 @opt.overwrite("a tokenizer or a FILE")
 @opt.option("--show", "Show the first lines with their tokens in colours.")
 @opt.option("--merges", "Show how BPE learns, merge by merge with its count.")
@@ -76,7 +76,6 @@ def tokenize(
         raise click.UsageError("--held-out goes with --compare")
     if options["out"]:
         _check_folder(Path(options["out"]), overwrite)
-    opt.check_new_file(options["ids"], "--ids", overwrite)
     text = texts.open_text(options, corpus[0]) if len(corpus) == 1 else texts.open_corpus(options, *corpus)
     if options["ids"]:
         check_ids_file(Path(options["ids"]), text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
@@ -76,7 +77,6 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
     chainrule train ngram 'files/*.txt' --executor ray --out model
     """
     from chainrule.contract.kinds import find_kind, learns_as
-    from chainrule.contract.tasks import find_task
     from chainrule.runs.train import check_executor, device_for, train_kind
     from chainrule.settings import parse, split_words
     from chainrule.system.disk import holding
@@ -98,16 +98,8 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
     check_executor(
         the_kind, the_settings, options["executor"], device_for(the_kind, the_settings, options["device"])
     )
-    tokenizer, sources = texts.tokenizer_choice(options, the_kind.tokenizer), options["source_tokenizer"]
-    tokenizer.check()
-    if sources is not None:
-        if not find_task(the_kind.task).has_sources:
-            raise click.UsageError(f"the kind {kind} has no sources: leave out --source-tokenizer")
-        cr.TokenizerChoice(sources).check()
-    names = [name.lower().removesuffix(".gz").removesuffix(".zst") for name in corpus]
-    if options["mask"] is None and all(name.endswith(".log") for name in names):
-        options["mask"] = True
-        terminal_progress().note("times, numbers and addresses of logs are read as zeros: --no-mask keeps them")
+    tokenizer = _checked_tokenizer(the_kind, options)
+    options["mask"] = _is_masked(corpus) if options["mask"] is None else options["mask"]
     task = learns_as(the_kind, the_settings)
     text, valid = texts.open_examples(options, task, corpus, options["held_out"] or None)
     with holding(run_folder) if kept and is_first else nullcontext(), opt.opened_executor(options) as executor:
@@ -121,7 +113,7 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
                 text,
                 valid=valid,
                 tokenizer=tokenizer,
-                source_tokenizer=sources,
+                source_tokenizer=options["source_tokenizer"],
                 progress=terminal_progress(),
                 run=run_folder if kept or options["run"] else None,
                 resume=resume,
@@ -134,6 +126,27 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
             raise Interrupted("stopped before the first step: nothing is kept", signal.SIGINT) from None
         if is_first:
             _finish(lm, out, None if options["keep"] or not kept else run_folder, overwrite, as_json)
+
+
+def _checked_tokenizer(kind: Kind, options: Mapping[str, Any]) -> cr.TokenizerChoice:
+    """Return the tokenizer that the options choose, and check it and that of the sources."""
+    from chainrule.contract.tasks import find_task
+
+    tokenizer, sources = texts.tokenizer_choice(options, kind.tokenizer), options["source_tokenizer"]
+    tokenizer.check()
+    if sources is not None:
+        if not find_task(kind.task).has_sources:
+            raise click.UsageError(f"the kind {kind.name} has no sources: leave out --source-tokenizer")
+        cr.TokenizerChoice(sources).check()
+    return tokenizer
+
+
+def _is_masked(corpus: tuple[str, ...]) -> bool:
+    """Return True if all files are logs, whose times, numbers and addresses are read as zeros."""
+    names = [name.lower().removesuffix(".gz").removesuffix(".zst") for name in corpus]
+    if is_log := all(name.endswith(".log") for name in names):
+        terminal_progress().note("times, numbers and addresses of logs are read as zeros: --no-mask keeps them")
+    return is_log
 
 
 def _with_minutes(settings: dict[str, str], minutes: float | None, kind: Kind) -> dict[str, str]:

@@ -13,7 +13,7 @@ import click
 from chainrule.cli import options as opt
 from chainrule.cli.options.decoding import chosen_strategy, strategy_options
 from chainrule.cli.options.texts import corpus_options, open_corpus, standard_input
-from chainrule.cli.output import echo, echo_json, terminal_progress
+from chainrule.cli.output import draw, echo, echo_json, terminal_progress
 
 if TYPE_CHECKING:
     from chainrule.decode.strategies import Beam, Strategy
@@ -36,7 +36,7 @@ _MOST_NOTES = 5
     "How many lines to wait for: 1 answers each as it comes. [default: 1 on a terminal, else 32 and more]",
     type=click.IntRange(1),
 )
-@opt.option(
+@opt.new_file(
     "--alignments FILE.svg",
     f"Draw which words of the source each word of the target looked at (the first {_MOST_PICTURES} lines).",
 )
@@ -67,7 +67,6 @@ def translate(folder: str, texts: tuple[str, ...], nbest: int, as_json: bool, **
         raise click.UsageError("greedy always gives the same text: --nbest needs --strategy sample or beam")
     strategy = chosen_strategy(options, usual=replace(BEAM, width=max(BEAM.width, nbest)))
     picture = options["alignments"]
-    opt.check_new_file(picture, "--alignments", options["overwrite"])
     lm = ConditionalModel.expect(opt.load_model(folder, options, "translation"))
     # an empty source and target show whether the model gives attention weights
     ends = ([one.eos] for one in (lm.source_tokenizer, lm.tokenizer))
@@ -84,8 +83,7 @@ def translate(folder: str, texts: tuple[str, ...], nbest: int, as_json: bool, **
         _print(source, best, number, nbest, as_json)
         if picture is not None and len(found) < _MOST_PICTURES and best[0].ids:
             found.append((source, best[0]))
-    if picture is not None:
-        _draw(lm, found, picture)
+    draw(picture, lambda: _picture(lm, found), quiet=True)
 
 
 def _sources(
@@ -156,13 +154,12 @@ def _print(source: str, found: list[Translation], number: int, nbest: int, as_js
         echo(text if nbest == 1 else f"{number}\t{one.score:.4f}\t{text}")
 
 
-def _draw(lm: ConditionalModel, found: list[tuple[str, Translation]], path: str) -> None:
+def _picture(lm: ConditionalModel, found: list[tuple[str, Translation]]) -> str:
     import numpy as np
 
     from chainrule.seq2seq.alignments import align_ids
     from chainrule.seq2seq.pictures import alignment_picture
-    from chainrule.system.disk import replaced_file
 
-    pictures = [align_ids(lm, lm.encode_source(source), np.asarray(one.ids)).of_words() for source, one in found]
-    with replaced_file(Path(path)) as file:
-        file.write(alignment_picture(pictures).encode())
+    return alignment_picture(
+        [align_ids(lm, lm.encode_source(source), np.asarray(one.ids)).of_words() for source, one in found]
+    )
