@@ -29,7 +29,7 @@ class ChainruleError(Exception):
     """The base class of these errors: a problem that the user can solve."""
 
     is_reported = False
-    """Whether another process already shows the error to the user."""
+    """True if another process already shows the error to the user."""
 
 
 class CorpusError(ChainruleError):

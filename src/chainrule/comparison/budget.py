@@ -30,9 +30,9 @@ _MULTIPLES = {"": 1.0, "k": 1e3, "M": 1e6, "B": 1e9}
 
 @dataclass(frozen=True)
 class EqualBudget:
-    """What each network of a comparison gets: so many tokens, steps or floating-point operations of training.
+    """What each network of a comparison gets: a number of tokens, steps or floating-point operations of training.
 
-    Or so many parameters: then the networks share the time as they do without a budget.
+    A budget of parameters decides the size instead; the networks then share the time as they do without a budget.
     """
 
     unit: Unit

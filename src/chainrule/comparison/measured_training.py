@@ -47,7 +47,7 @@ LEAST_STEPS = 20
 _SAMPLE_LINES = 8
 _SAMPLING_SECONDS, _SAMPLING_TOKENS = 0.1, 2000
 _LONG_TRAINING = 10.0  # seconds; a model of counts that trains faster is trained twice, to time the second training
-_FEW_TOKENS = 500  # whole lines of at most so many are read before anything is timed
+_FEW_TOKENS = 500  # whole lines of at most this many tokens are read before anything is timed
 _TIMES, _LONG_SECONDS = 3, 0.5  # a text is scored so often for its speed, unless it takes long
 
 

@@ -147,7 +147,7 @@ class Failure:
     kind: str
     error: str
     share: float = 1.0
-    """Of the training text: less than 1 for a point of a learning curve."""
+    """The share of the training text: less than 1 for a point of a learning curve."""
 
 
 @dataclass(frozen=True)
@@ -158,9 +158,9 @@ class Point:
     kind: str
     settings: dict[str, Any]
     share: float
-    """Of the training text; 1 for all of it."""
+    """The share of the training text; 1 for all of it."""
     tokens: int
-    """Of the part."""
+    """The number of tokens in that part."""
     bytes: int
     bits_per_byte: float
     """On the test text."""
@@ -180,7 +180,7 @@ class Cost:
     unit: str
     more_is_better: bool = False
     is_large: bool = False
-    """Whether thousands and millions are usual, which an axis writes as 1k and 1M."""
+    """True if thousands and millions are usual, which an axis writes as 1k and 1M."""
 
     @property
     def title(self) -> str:

@@ -30,7 +30,7 @@ class SweptModel:
 
     settings: Mapping[str, str]
     vocab_size: int
-    """Of its tokenizer, special tokens included."""
+    """The vocabulary of its tokenizer, special tokens included."""
     measured: Measured
 
     def to_json(self) -> dict[str, Any]:

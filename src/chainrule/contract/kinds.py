@@ -102,7 +102,7 @@ T = TypeVar("T", Tagged, Labelled)
 
 @dataclass(frozen=True)
 class Sources:
-    """What each line of the texts is conditioned on: as many lines, in a tokenizer of their own."""
+    """The sources of the texts, line by line, in a tokenizer of their own."""
 
     tokenizer: Tokenizer
     train: Encoded
@@ -226,11 +226,11 @@ class LadderEntry:
     name: str
     settings: Mapping[str, Any]
     share: float = 1.0
-    """Of the time that is left for networks, beside the shares of others."""
+    """Its part of the time that is left for networks, in proportion to the shares of the others."""
     quick: bool = False
-    """Whether it belongs to the short ladder too."""
+    """True if it belongs to the short ladder too."""
     standard: bool = True
-    """Whether it belongs to the ladder that is trained by default, in which each family is at its best."""
+    """True if it belongs to the ladder that is trained by default, in which each family is at its best."""
 
 
 Rung = LadderEntry
@@ -251,15 +251,15 @@ class Kind:
     tunes_on_held_out: Callable[[Any], bool] = field(default=lambda settings: False)
     """Whether, with these settings, training needs validation text."""
     fewest_documents: Callable[[Any], int] = field(default=lambda settings: 2)
-    """Of fewer documents none is held out: the kind then tunes on the text that it learns from, or not at all."""
+    """With fewer documents, none is held out: the kind tunes on the text that it learns from, or not at all."""
     takes_executor: Callable[[Any], bool] = field(default=lambda settings: False)
     """Whether, with these settings, the work of training can be given to an executor, such as that of ray/."""
     check: Callable[[Any, str], None] = field(default=lambda settings, device: None)
     """Refuses, before the text is read, settings that cannot be trained on the device of that name."""
     keeps_run: bool = False
-    """Whether training keeps checkpoints in a run folder, from which it can be resumed."""
+    """True if training keeps checkpoints in a run folder, from which it can be resumed."""
     requires_torch: bool = False
-    """Whether the kind cannot be used at all where torch is not installed."""
+    """True if the kind cannot be used at all where torch is not installed."""
     task: str = LANGUAGE.name
     """The name of the task of its models; kinds of one task learn from the same examples, and share a ladder."""
     tokenizer: str = "bpe"

@@ -156,7 +156,7 @@ class LanguageModel(Model):
         return -checked(np.concatenate(scores), normalised=self.normalised)
 
     def perplexity(self, text: Text) -> float:
-        """Return exp of the mean surprisal: so many equally likely tokens would be as hard to predict."""
+        """Return exp of the mean surprisal: the number of equally likely tokens that are as hard to predict."""
         with np.errstate(over="ignore"):
             return float(np.exp(np.mean(self.surprisals(text))))
 

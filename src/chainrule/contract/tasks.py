@@ -53,13 +53,13 @@ class Task:
     encode: str = "chainrule.runs.prepare:encode_parts"
     """The function that turns lines of examples into ids; runs/prepare.py has those of this package."""
     has_sources: bool = False
-    """Whether an example is a pair, a source and a target: files are then given for each side."""
+    """True if an example is a pair, a source and a target: files are then given for each side."""
     has_labels: bool = False
-    """Whether an example is a text with a label: a field of records is then the label."""
+    """True if an example is a text with a label: a field of records is then the label."""
     fields: tuple[str, ...] = ()
     """The fields of records that are the two sides of a pair, where a user names none."""
     has_template: bool = False
-    """Whether sources are prompts, which the settings have a template for: both sides are then one text."""
+    """True if sources are prompts, which the settings have a template for: both sides are then one text."""
     example: str = "line"
     """What an example is called."""
     unit: str = "token"

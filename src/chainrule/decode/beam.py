@@ -97,7 +97,7 @@ def _best_tokens(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """The best next tokens of each row but `forbid` and `end`: ln p and token, [B, W]; and ln p of `end`, [B].
 
-    Of the W best of all continuations no more than W continue one hypothesis.
+    No more than W of the W best continuations can continue the same hypothesis.
     """
     log_probs = lm.next_log_probs(state)
     refuse_nan(float(array_namespace(log_probs).sum(log_probs)))

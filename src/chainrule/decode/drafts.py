@@ -41,7 +41,7 @@ class Draft:
     tokens: int = DRAFT_TOKENS
     """How many tokens are guessed at once."""
     sampled: bool = False
-    """Whether a model draws its guess at random, by the strategy of the text, rather than takes likely tokens.
+    """True if a model draws its guess at random, by the strategy of the text, rather than takes likely tokens.
 
     A drawn guess is accepted with probability min(1, p/q). More of them are accepted where the model that writes
     draws at random too; but the text of a seed is then another one than without drafts.
@@ -78,7 +78,7 @@ class Draft:
 
 @lru_cache(maxsize=16)
 def _are_equal(one: Tokenizer, other: Tokenizer) -> bool:
-    """Whether two tokenizers are the same; remembered, because large vocabularies take time to compare."""
+    """Return True if two tokenizers are the same; remembered, because large vocabularies take time to compare."""
     return one is other or one.to_json() == other.to_json()
 
 

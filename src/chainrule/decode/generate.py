@@ -37,7 +37,7 @@ class Generation:
     log_prob: float
     """ln p of the continuation's tokens under the model, given the text of the prompt."""
     finished: bool
-    """Whether the continuation came to an end; False if it was cut off."""
+    """True if the continuation came to an end; False if it was cut off."""
     steps: int | None = None
     """In how many steps of the model it was written, if tokens were drafted: fewer than there are tokens."""
     drafted: int = 0

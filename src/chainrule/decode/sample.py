@@ -34,7 +34,7 @@ class Continuation:
     log_prob: float
     """ln p of the new tokens under the model itself, whatever the strategy."""
     finished: bool
-    """Whether the continuation came to an end, or could not go on; False if it was cut off."""
+    """True if the continuation came to an end, or could not go on; False if it was cut off."""
     inside: int = 0
     """How many of the first tokens add nothing, since they spell the end of the prompt (see healing.py)."""
     steps: int | None = None
@@ -142,7 +142,7 @@ class Choice:
     strategy: Strategy
     end: int | None
     by_logits: bool = False
-    """Whether it is called with logits instead of ln p."""
+    """True if it is called with logits instead of ln p."""
 
     @property
     def operations(self) -> Operations | None:
@@ -173,7 +173,7 @@ class Choice:
 
 
 def takes_logits(lm: LanguageModel, strategy: Strategy) -> bool:
-    """Whether the strategy is applied to the logits of the model: it asks for them, and the model has some."""
+    """Return True if the strategy is applied to logits: it asks for them, and the model has some."""
     return strategy.on_logits and offered(lm, "next_logits") is not None
 
 

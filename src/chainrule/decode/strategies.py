@@ -44,11 +44,11 @@ class Strategy(ABC):
     """
 
     looks_back: ClassVar[bool] = True
-    """Whether `apply` depends on the ids before; a strategy that does not can be captured in a CUDA graph."""
+    """True if `apply` depends on the ids before; a strategy that does not can be captured in a CUDA graph."""
     by_probability: ClassVar[bool] = False
-    """Whether `apply` depends on probabilities alone, and not on which token has which."""
+    """True if `apply` depends on probabilities alone, and not on which token has which."""
     on_logits: ClassVar[bool] = False
-    """Whether `apply` takes the logits of a model that has some: other strategies give the same for both."""
+    """True if `apply` takes the logits of a model that has some: other strategies give the same for both."""
     operation: ClassVar[str | None] = None
     """The name of a strategy of one field as an operation with that value; None if it has no such form."""
 

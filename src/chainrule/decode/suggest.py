@@ -120,7 +120,7 @@ class _Hypothesis:
 
     @cached_property
     def is_word(self) -> bool:
-        """Whether a word has begun, and its characters are complete."""
+        """True if a word has begun, and its characters are complete."""
         return bool(self.added.strip()) and self.added.decode(errors="ignore").encode() == self.added
 
 

@@ -62,11 +62,11 @@ class Measured:
     oov: float
     """The share of tokens that are <unk>."""
     lossless: bool
-    """Whether the tokens spell out all of the text; if not, bits per byte are a lower bound."""
+    """True if the tokens spell out all of the text; if not, bits per byte are a lower bound."""
     impossible: int
     """Tokens that the model gave probability 0: with one of them the perplexity is infinite."""
     normalised: bool
-    """Whether the model gives probabilities; if not, the figures above are computed from its scores."""
+    """True if the model gives probabilities; if not, the figures above are computed from its scores."""
     seconds: float
     tokens_per_second: float
     perplexity_without_end: float | None = None
@@ -84,7 +84,7 @@ class Measured:
     hits: list[float] | None = None
     """The shares of tokens whose longest known n-gram has 1, 2, ... tokens; None if the model has no n-grams.
 
-    Of a long text they are those of its first million tokens.
+    For a long text they count its first million tokens.
     """
 
     @property

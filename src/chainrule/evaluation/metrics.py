@@ -56,7 +56,7 @@ def kl(p: Array, q: Array, base: float = BITS) -> Array:
 
 
 def branching_factor(p: Array) -> float:
-    """Return 2^H(p), the perplexity of a distribution: so many equally likely choices would be as uncertain.
+    """Return 2^H(p), the perplexity of a distribution: the number of equally likely choices that are as uncertain.
 
     >>> round(branching_factor([0.1] * 10), 6)  # random digits
     10.0
@@ -98,7 +98,7 @@ def _plain(number: Array) -> Array:
 
 
 def perplexity_of(cross_entropy: float, base: float = NATS) -> float:
-    """Return base^H: a choice among so many equally likely tokens is as hard; the same number in every base."""
+    """Return base^H, the number of equally likely tokens that are as hard to predict, the same in every base."""
     exponent = cross_entropy * math.log(base)
     return math.exp(exponent) if exponent < math.log(1e308) else math.inf
 

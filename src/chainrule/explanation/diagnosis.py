@@ -97,7 +97,7 @@ class Diagnosis(Trace):
         return f"{tokens}, then {self.target!r}: {number(self.nats)} nats, p = {likely}"
 
     def parts(self, width: int = WIDTH) -> list[Part]:
-        """The diagnosis as sentences and tables, for a terminal of so many columns and for a notebook."""
+        """The diagnosis as sentences and tables, for a terminal of this width and for a notebook."""
         parts: list[Part] = [self.title, "", *_gradients(self, width - _FIGURES)]
         if self.gates:
             parts += ["", *_gates(self, width - _FIGURES)]
@@ -358,7 +358,7 @@ def _rounded(values: np.ndarray) -> list[float]:
 def gradients_picture(diagnoses: Mapping[str, Diagnosis]) -> str:
     """The norms of gradients against the distance from the last step, of one or more models, as an SVG file.
 
-    Of several models only the states are drawn, with what is in `Trace.alone`; of a network without states, the
+    For several models only the states are drawn, with what is in `Trace.alone`; for a network without states, the
     embeddings.
     """
     curves = []

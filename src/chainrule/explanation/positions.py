@@ -48,7 +48,7 @@ class Positions:
 
     @property
     def shift(self) -> float:
-        """How much the distance of two rows so many positions apart differs along the table: 0 if not at all."""
+        """How much the distance of rows varies along the table among rows that are equally far apart."""
         distances_TT = self._distances()
         by_offset = (np.diagonal(distances_TT, offset) for offset in range(1, len(self.table_TD)))
         return float(max(np.ptp(same) for same in by_offset))
@@ -67,7 +67,7 @@ class Positions:
 
 
 def positions(kind: str, length: int, width: int) -> Positions:
-    """Return the table of an encoding of positions, for so many positions and features.
+    """Return the table of an encoding of positions, [length, width].
 
     The row of rotary positions has the cosines, then the sines, of the angles of its position: where a pair of
     features (1, 0) points after the rotation.

@@ -60,7 +60,7 @@ class ModelFolder:
     """The models that this one is made of, by name."""
     path: Path | None = None
     is_signed: bool = True
-    """Whether the manifest has a checksum of itself; in format version 1 it has none."""
+    """True if the manifest has a checksum of itself; in format version 1 it has none."""
 
     @property
     def tokenizer(self) -> str:

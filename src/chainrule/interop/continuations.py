@@ -42,7 +42,7 @@ class Scored(NamedTuple):
     log_prob: float
     """ln p of the continuation's tokens after the context."""
     is_greedy: bool
-    """Whether greedy decoding writes this continuation; what is spelled with <unk> is never written."""
+    """True if greedy decoding writes this continuation; what is spelled with <unk> is never written."""
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def import_model(
 
 
 def is_vocabulary(path: Path) -> bool:
-    """Whether a file or folder is that of a tokenizer alone."""
+    """Return True if a file or folder is that of a tokenizer alone."""
     if path.is_dir():
         is_model = (path / "config.json").is_file() or any(path.glob("*.safetensors")) or any(path.glob("*.bin"))
         return not is_model and any((path / name).is_file() for name in _VOCABULARIES)

@@ -17,7 +17,7 @@ _ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?/?")
 
 
 def is_hub_address(path: str | Path) -> bool:
-    """Whether a path is the address of a model of the hub."""
+    """Return True if a path is the address of a model of the hub."""
     return str(path).startswith(PREFIX)
 
 

@@ -51,11 +51,11 @@ class Pair(NamedTuple):
     theirs: list[str]
     is_transposed: bool = False
     is_table: bool = False
-    """Whether it has a row for each token; ours then has padding rows as well."""
+    """True if it has a row for each token; ours then has padding rows as well."""
     skipped: int = 0
     """How many rows theirs has before the first one of ours."""
     is_left_out: bool = False
-    """Whether this network does without it: a tied head, or gains that are all one."""
+    """True if this network does without it: a tied head, or gains that are all one."""
 
 
 _TABLES = ("embedding", "head.weight", "head.bias")

@@ -79,7 +79,7 @@ class Cache:
 
     @property
     def is_continuous(self) -> bool:
-        """Whether it has keys."""
+        """True if it has keys."""
         return self.of is not None
 
     def start(self, batch_size: int, features_BD: Array | None) -> CacheState:

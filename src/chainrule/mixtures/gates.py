@@ -19,7 +19,7 @@ from chainrule.arrays import Array, array_namespace, to_numpy
 Floats = NDArray[np.float64]
 By: TypeAlias = Literal["none", "length", "match", "entropy"]
 
-_KNOTS = 8  # of entropy: as many tokens of held-out text lie between each two
+_KNOTS = 8  # of entropy: the same number of held-out tokens lies between each two
 _LONGEST = 1 << 12  # tokens of context; more make no difference
 
 

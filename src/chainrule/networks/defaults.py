@@ -52,7 +52,7 @@ _MULTIPLE = 64
 _WIDTHS = 16  # a width that is chosen for a number of parameters is a multiple of this
 _PROBES = 3  # the most networks that are timed before one is chosen
 _SPENT_LEARNING = 0.9  # of the time; the rest goes to timing and validations
-_LARGER, _GAIN = 4, 2.0  # a batch so many times as large is taken if it reads so many times as many tokens
+_LARGER, _GAIN = 4, 2.0  # a batch that is _LARGER times as large is taken if it reads _GAIN times the tokens
 _FEW_EPOCHS = 8.0  # below that, tokens count for more than steps
 _TRIAL_SHARE = 0.02  # of the time, for the trial of a larger batch
 
@@ -156,14 +156,14 @@ def complete(settings: S, data: TrainingData, speed: Callable[[S], float], secon
 
 
 def of_flops(settings: TrainingSettings, data: TrainingData, flops: float) -> Values:
-    """Return the sizes and the epochs of a training that takes so many floating-point operations."""
+    """Return the sizes and the epochs of a training that takes this number of floating-point operations."""
     search = _Search(settings, data, 1.0)
     index = search.best(flops)
     return {**search.sizes[index], "epochs": flops / search.costs[index].flops / search.tokens}
 
 
 def of_parameters(settings: TrainingSettings, data: TrainingData, parameters: float) -> Values:
-    """Return the sizes of a network of about so many parameters: the sizes to choose from, made wider."""
+    """Return the sizes of a network of about this number of parameters: the sizes to choose from, made wider."""
     search = _Search(settings, data, 1.0)
     once, search.sizes = RunEstimate(search.tokens, search.tokens, search.vocab_size), list(_widened(search.sizes))
     counts = [search.filled(i, once).parameters(search.vocab_size) for i in range(len(search.sizes))]
@@ -256,14 +256,14 @@ class _Search:
         return self.largest(is_enough)
 
     def estimate(self, rate: float) -> RunEstimate:
-        """Return how much a run reads at so many tokens per second."""
+        """Return how much a run reads at this speed, in tokens per second."""
         seen = max(1.0, rate * self.seconds * _SPENT_LEARNING)
         if self.settings.epochs is not None:
             seen = min(seen, self.settings.epochs * self.tokens)
         return RunEstimate(self.tokens, seen, self.vocab_size)
 
     def complete(self, index: int, rate: float) -> Any:
-        """Return the settings with this size, at so many tokens per second."""
+        """Return the settings with this size, for this speed in tokens per second."""
         estimate = self.estimate(rate)
         if self.settings.epochs is None and self.settings.steps is None and estimate.epochs > MOST_EPOCHS:
             seen = replace(estimate, seen=float(MOST_EPOCHS * estimate.tokens))

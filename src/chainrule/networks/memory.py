@@ -112,7 +112,7 @@ class Sums(ArrayMemory):
 class RecurrentMemory(ArrayMemory):
     """The hidden state of each layer of a recurrent network: (h,), for an LSTM (h, c), each [B, H].
 
-    Of a QRNN it is (c, x): its memory [B, H], and the last inputs that its next gates see too, [B, kernel - 1, D].
+    For a QRNN it is (c, x): its memory [B, H], and the last inputs that its next gates see too, [B, kernel - 1, D].
     """
 
     states: tuple[tuple[Array, ...], ...]

@@ -64,7 +64,7 @@ class NgramSettings:
     )
     k: float = setting(0.01, "what add-k adds to every count (laplace is k=1)")
     good_turing: int = setting(15, "katz: counts up to this are discounted by Good-Turing, higher ones are trusted")
-    buckets: int = setting(1, "jelinek-mercer: weights by how often a context was seen, in so many buckets")
+    buckets: int = setting(1, "jelinek-mercer: weights by how often a context was seen, in this number of buckets")
     lambdas: str = setting(
         "",
         "jelinek-mercer: the weights of the longest n-grams down to single tokens, e.g. 0.6,0.3,0.1, instead of "
@@ -154,7 +154,7 @@ class NgramSettings:
 
     @property
     def is_token_frequency(self) -> bool:
-        """Whether the model is the relative frequency of each token in the training text."""
+        """True if the model is the relative frequency of each token in the training text."""
         return self.order == 1 and self.smoothing == "mle"
 
     @property

@@ -48,7 +48,7 @@ class TableSettings:
 
 @dataclass(frozen=True)
 class TableState(State):
-    """The last words, as many as the longest context has; PAD before the start."""
+    """The last N words, where N is the length of the longest context; PAD before the start."""
 
     words_BN: np.ndarray
 

@@ -41,7 +41,7 @@ class Continuations:
     """The n-grams of a model that begin with a context, the most probable first."""
 
     context: tuple[str, ...]
-    """The tokens before, at most as many as the model's contexts have."""
+    """The tokens before, at most order - 1."""
     ids: Ints
     tokens: list[str]
     """The last token of each n-gram."""

@@ -45,7 +45,7 @@ class Workspace:
         self.executor = executor
         """Where the work on the arrays is done."""
         self.cap = cap
-        """The most bytes to take; None: as many as are useful."""
+        """The most bytes to take; None: no limit."""
         self._spilled: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
         self._lock = threading.Lock()  # workers add to the set while another thread goes through it
 

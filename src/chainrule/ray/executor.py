@@ -57,7 +57,7 @@ class RayExecutor(Executor):
 
 
 def _pieces_for_a_task(seconds: float, before: int) -> int:
-    """Return how many pieces of so many seconds make a task; it grows slowly, since first pieces may mislead."""
+    """Return how many pieces of this duration make a task; it grows slowly, since first pieces may mislead."""
     wanted = int(_TASK_SECONDS / max(seconds, 1e-6))
     return max(1, min(wanted, 4 * before, _MOST_PIECES))
 

@@ -41,7 +41,7 @@ _FEWEST_SUBWORDS, _MOST_SUBWORDS = 1024, 8192
 
 
 def subwords_for(size: int) -> int:
-    """Return how many subwords suit a text of so many bytes: the power of two below 3 √bytes, from 1,024 to 8,192.
+    """Return how many subwords suit a text of this size: the power of two below 3 √bytes, from 1,024 to 8,192.
 
     N-gram models hardly notice, and networks read more text in the same time if it has fewer tokens
     (benchmarks/results/tokens.md).
@@ -63,7 +63,7 @@ class TokenizerChoice:
     vocabulary: str | Path | None = None
     """A file with a word on each line: the vocabulary is exactly these words."""
     lowercase: bool = False
-    """Whether upper-case letters are read as lower-case ones."""
+    """True if upper-case letters are read as lower-case ones."""
 
     @property
     def has_subwords(self) -> bool:

@@ -290,7 +290,7 @@ def _recorded(
 
 
 def _has_documents(corpus: Corpus, fewest: int) -> bool:
-    """Return True if a corpus has at least so many documents, and they are not all the same."""
+    """Return True if a corpus has at least `fewest` documents, and they are not all the same."""
     documents = (document.strip() for document in corpus.documents())
     first = next(documents, None)
     differ = False

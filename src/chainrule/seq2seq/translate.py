@@ -37,7 +37,7 @@ TOKENS_AT_ONCE = {"cpu": 1 << 14, "gpu": 1 << 18}
 """The most tokens of sources in a batch, times the width of the beam: a GPU takes many rows as fast as one."""
 
 FIRST_TEXTS, MOST_TEXTS = 32, 2048
-"""The texts that are translated together: few at first, so that something is soon there, then twice as many, ..."""
+"""The texts that are translated together at first. The number then doubles, so that the first results come soon."""
 
 
 @dataclass(frozen=True)

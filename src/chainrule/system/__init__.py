@@ -5,7 +5,7 @@ display.py    results as a terminal prints them and a notebook shows them: numbe
 pictures.py   small pictures as SVG files: curves, and tables as coloured cells
 devices.py    the devices that networks compute on, and the peak memory of a piece of work
 parallel.py   work on all cores
-threads.py    as many threads for matrix products as pay
+threads.py    how many threads matrix products use
 progress/     progress reports of long work, and bars that show them
 signals.py    Ctrl-C and termination
 plugins.py    entry points of other packages

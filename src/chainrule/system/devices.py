@@ -19,7 +19,7 @@ from typing import Any
 from chainrule.errors import MissingExtraError, SettingsError
 
 IS_ARM = platform.machine().lower() in ("aarch64", "arm64")
-"""Whether the CPU is an ARM one, for which some functions of torch are slower."""
+"""True if the CPU is an ARM one, for which some functions of torch are slower."""
 
 _MEASURE_EVERY = 0.05  # seconds
 _PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12}

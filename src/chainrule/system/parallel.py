@@ -61,7 +61,7 @@ class Executor:
 
     @property
     def is_remote(self) -> bool:
-        """Whether workers are other processes."""
+        """True if workers are other processes."""
         return self.folder is not None
 
     def in_order(self, work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterator[tuple[Piece, Result]]:

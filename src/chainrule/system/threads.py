@@ -1,4 +1,4 @@
-"""Threads of matrix products: as many as pay on a machine that other programs use too.
+"""How many threads matrix products use: the number that is fastest on a machine that other programs use too.
 
 A product that two threads share ends when the slower one does. If another program holds one of two cores, every
 product waits until the scheduler gives the core back: small products then take 10 to 50 times as long with two
@@ -20,15 +20,15 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 _TRIED = 5  # steps with each number of threads in a trial
-_MUCH = 2.0  # a number that is so many times slower than another is tried no longer
-_SLOWER = 3.0  # a step that takes so many times the usual: something has changed
+_MUCH = 2.0  # a number of threads that is this many times slower than another is no longer tried
+_SLOWER = 3.0  # a step that takes this many times the usual means that something has changed
 _AGAIN = 10.0  # seconds from one trial to the next
 _PRODUCTS = 30  # of the first measurement: a few milliseconds, or tenths of a second on a busy machine
 
 
 @contextmanager
 def paying_threads(*, on: bool = True) -> Iterator[None]:
-    """Use as many threads in the block as make a product of usual size fast now; all of them again after it."""
+    """Use, in the block, the number of threads that makes a product of usual size fastest now; then all again."""
     most = most_threads()
     if not on or most == 1:
         yield

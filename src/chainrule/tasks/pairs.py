@@ -54,7 +54,7 @@ class MinimalPair:
 
     @property
     def is_equal(self) -> bool:
-        """Whether both sentences are equal, so that every model gives a tie. BLiMP has seven such pairs."""
+        """True if both sentences are equal, so that every model gives a tie. BLiMP has seven such pairs."""
         return self.good == self.bad
 
 
@@ -70,9 +70,9 @@ class JudgedPair:
     good: float
     bad: float
     fewer_tokens: float
-    """1 if the right sentence has fewer tokens, 0 if it has more, 0.5 if as many."""
+    """1 if the right sentence has fewer tokens than the wrong one, 0 if it has more, else 0.5."""
     is_same: bool
-    """Whether both sentences have the same tokens, as if only unknown words differ."""
+    """True if both sentences have the same tokens, as if only unknown words differ."""
 
     @property
     def credit(self) -> float:

@@ -101,7 +101,7 @@ def by_position(lm: LanguageModel, text: str, length: int) -> list[OfPlaces]:
 
 
 def with_window(lm: LanguageModel, window: int) -> LanguageModel:
-    """Return the model with a window of so many tokens, where it has one that can grow; else the model itself.
+    """Return the model with a window of this many tokens if its window can grow; else the model itself.
 
     Positions that are computed exist for any token; learned positions exist only as far as they were learned.
     """

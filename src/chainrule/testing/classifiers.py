@@ -69,7 +69,7 @@ def the_best_label_is_given(classifier: Classifier) -> None:
 
 @classifier_law
 def nothing_has_no_label(classifier: Classifier) -> None:
-    """No text gives nothing, and an empty text is refused."""
+    """An empty list has an empty result, and an empty text is refused."""
     assert classifier.log_probs([]).shape == (0, len(classifier.labels))
     try:
         classifier.log_probs(["a", " \n "])

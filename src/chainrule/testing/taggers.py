@@ -68,7 +68,7 @@ def the_best_tag_is_given(tagger: Tagger) -> None:
 
 @tagger_law
 def nothing_has_no_tags(tagger: Tagger) -> None:
-    """No sentence gives nothing, and a sentence without words no tags."""
+    """An empty list has an empty result, and a sentence without words has no tags."""
     assert tagger.log_probs([]) == []
     empty, one = tagger.log_probs([[], tagger.tokenizer.words[:1]])
     assert empty.shape == (0, len(tagger.tags)) and one.shape == (1, len(tagger.tags))

@@ -29,7 +29,7 @@ class RecordBatch:
     starts: np.ndarray
     """The records that begin a new context; the others continue the context of the one before them."""
     independent: bool
-    """Whether every record begins a new context."""
+    """True if every record begins a new context."""
 
     def __len__(self) -> int:
         return len(self.ends)

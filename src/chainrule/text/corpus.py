@@ -37,7 +37,7 @@ from chainrule.text.remote import find_remote, is_address, local_path, protocol_
 from chainrule.text.sources import Source, find_files
 
 _BLANK_LINES = re.compile(rb"\n(?:[ \t]*\n)+")
-_LINES_PER_BLANK = 100  # if blank lines are rarer than one in so many, they do not separate documents
+_LINES_PER_BLANK = 100  # if fewer than one line in this number is blank, blank lines do not separate documents
 _LONGEST_DOCUMENT = 1 << 16  # bytes
 
 
@@ -148,7 +148,7 @@ class Corpus:
 
     @property
     def is_in_files(self) -> bool:
-        """Whether all of its text is in files, which another process can open too."""
+        """True if all of its text is in files, which another process can open too."""
         return bool(self.paths) and not self.texts and not self._spools
 
     @property
@@ -184,7 +184,7 @@ class Corpus:
 
     @property
     def has_records(self) -> bool:
-        """Whether any of the files holds records rather than plain text."""
+        """True if any of the files holds records rather than plain text."""
         return any(form_of(path) != "text" for path in self.paths)
 
     @property

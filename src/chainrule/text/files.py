@@ -41,7 +41,7 @@ class Cleaning:
 
     errors: EncodingErrors = "strict"
     mask: bool = False
-    """Whether times, numbers, hexadecimal strings and addresses are masked, as is useful for logs."""
+    """True if times, numbers, hexadecimal strings and addresses are masked, as is useful for logs."""
     replaced: int = 0
     """The number of byte sequences that were not UTF-8, and were replaced by U+FFFD."""
     skipped: int = 0

@@ -39,7 +39,7 @@ class Address(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a local folder."""
+        """True if it is a local folder."""
         return self.name.startswith(("/", "./", "../"))
 
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 from chainrule.errors import CorpusError, MissingExtraError
 from chainrule.text.files import Cleaning, clean_blocks, form_of, lines_in, raw_pieces
 
-_ENOUGH_OBJECTS = 1000  # a field that so many objects at the start of a file lack has a wrong name
+_ENOUGH_OBJECTS = 1000  # a field that this many objects at the start of a file lack has a wrong name
 _MOST_NAMES = 20  # the most fields that an error lists
 _LONGEST_CELL = 1 << 26  # characters; a longer one has a quote that is never closed
 _ROWS_AT_ONCE = 4096

@@ -1,6 +1,7 @@
 """Train, validation and test text, split by document.
 
-Of many files each is a document; of few, a record, a paragraph between blank lines, or a line where those are rare.
+If there are many files, each is a document; else a document is a record, a paragraph between blank lines, or a line
+where blank lines are rare.
 
 The part of a document depends on a hash of its text and the seed, not on its file or its position. So two copies of
 a document are always in the same part, and a text is split in the same way on every machine. (Up to 10,000 distinct

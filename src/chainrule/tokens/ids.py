@@ -59,7 +59,7 @@ class Encoded:
     fingerprint: str
     """SHA-256 of the text."""
     ends: bool = True
-    """Whether the text has a line end at its end; the ids have one in any case."""
+    """True if the text has a line end at its end; the ids have one in any case."""
     sketch: Hashes | None = field(default=None, compare=False, repr=False)
     """A sample of its long lines (text/overlap.py)."""
 

@@ -12,7 +12,7 @@ from chainrule.tokens.base import Ids, Tokenizer
 
 @cache
 def _lower_cases() -> dict[int, str]:
-    """Return the lower case of each character whose lower case is one character of as many bytes.
+    """Return the lower case of each character whose lower case is one character with the same number of bytes.
 
     The few others, such as İ, stay as they are: so each byte of a text keeps its place, and the lower case of a
     text does not depend on what follows it.
@@ -22,7 +22,7 @@ def _lower_cases() -> dict[int, str]:
 
 
 def lowered(block: bytes) -> bytes:
-    """Return UTF-8 text in lower case; it has as many bytes.
+    """Return UTF-8 text in lower case; the number of bytes stays the same.
 
     >>> lowered("Élan VITAL, İ".encode()).decode()
     'élan vital, İ'

@@ -113,7 +113,7 @@ def show_taggers(screen: Console, results: Results[TaggingMeasured]) -> None:
 def _print_names(screen: Console, m: Confusion, headings: Sequence[str]) -> None:
     """Print the figures of each tag or label, and which are confused: right ones are rows, given ones columns.
 
-    Of many names, only the pairs that are confused most often are shown.
+    If there are many names, only the pairs that are confused most often are shown.
     """
     every = sorted(m.by_name, key=lambda one: -one.count)
     names = [one.name for one in every]

@@ -57,7 +57,7 @@ class TypedLine:
         return self._known[1]
 
     def take(self, which: int) -> None:
-        """Append a suggestion, if there are so many."""
+        """Append the suggestion of that number, if there is one."""
         if which < len(self.suggestions):
             self.buffer.insert_text(self.suggestions[which][1] + " ")
             self._taken = self.text

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _TOP = 20
 _STYLES = ((16.0, "bold red"), (10.0, "yellow"))
-"""The style of a word of at least so many bits: 10 bits are odds of one in a thousand."""
+"""The bits from which on a word has a style: 10 bits are odds of one in a thousand."""
 _WAIT = 0.2  # seconds between two looks at a log that grows
 
 

@@ -22,7 +22,7 @@ from chainrule.errors import SettingsError
 def entropy(p: tuple[str, ...], against: str | None, counts: bool, as_json: bool) -> None:
     """Show the entropy of the probabilities P..., in bits and nats.
 
-    The perplexity is the effective number of choices: so many equally likely ones would be as uncertain. The
+    The perplexity is the effective number of choices: as uncertain as one among this many equally likely ones. The
     expected number of yes/no questions is that of the best way to ask them, which is Huffman's code: never fewer
     than the entropy in bits. P is a number or a fraction; PxN stands for N outcomes of probability P each.
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     "Show all contexts of an n-gram model or a table: context, next token, count, sum of the counts, and p; counts "
     "only if the model keeps them (train with --set counts=true).",
 )
-@opt.option("--first N", "With --table: so many rows; --json has all.", type=click.IntRange(1), default=40)
+@opt.option("--first N", "With --table: show N rows; --json has all.", type=click.IntRange(1), default=40)
 @opt.option("--near TOKEN", "Show the tokens whose vectors in the network's table are nearest, by cosine.")
 @opt.option(
     "--first-batch FILE",

@@ -25,7 +25,7 @@ def positions(kinds: tuple[str, ...], length: int, width: int, svg: str | None, 
     KIND is binary, sinusoidal or rotary; without one, all are shown.
 
     A good encoding is bounded (no number grows with the position), unique (no two positions are alike: the nearest
-    two are apart), and has one distance for positions so many steps apart, wherever they are (it varies by 0). It
+    two are apart), and its distances depend only on how many steps lie between two positions (they vary by 0). It
     should go on for any length, as all of these do.
     """
     from chainrule.explanation.positions import KINDS, positions_picture

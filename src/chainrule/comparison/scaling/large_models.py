@@ -12,8 +12,8 @@ from typing import Any
 from chainrule.comparison.scaling.law import FLOPS
 
 TOKENS_PER_PARAMETER = 20.0
-"""Chinchilla's rule (Hoffmann et al. 2022): for a given compute, the best network reads so many tokens for each
-parameter."""
+"""Chinchilla's rule (Hoffmann et al. 2022): for a given compute, the best network reads this number of
+tokens for each parameter."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ EXPONENTS = (0.05, 1.0)
 """The range of a and b. Published exponents of language models are 0.076 (Kaplan et al. 2020) to 0.37 (Besiroglu et
 al. 2024). A term of a smaller exponent could not be told from E; a larger one would fall faster than 1/N or 1/D."""
 FARTHEST = 10.0
-"""A law is trusted up to so many times the largest N, D and 6 N D that it was fitted to."""
+"""A law is trusted up to this multiple of the largest N, D and 6 N D that it was fitted to."""
 REFITS = 200
 
 _STARTS = (0.1, 0.2, 0.4, 0.8)  # exponents

@@ -38,9 +38,9 @@ class Pieces:
     charsmap: bytes = b""
     """The table of normalisations, in the library's own form."""
     adds_space: bool = True
-    """Whether a space is put before a text."""
+    """True if a space is put before a text."""
     trims: bool = False
-    """Whether spaces at the ends are removed, and several made one."""
+    """True if spaces at the ends are removed, and several made one."""
 
 
 def sentencepiece_tokenizer(path: Path, size: int | None = None) -> PublishedTokenizer:

@@ -30,9 +30,9 @@ class Read(NamedTuple):
     """What an encoder makes of a batch of texts."""
 
     features_BSD: Tensor
-    """Of each token; those of padding mean nothing."""
+    """The features of each token; those of padding mean nothing."""
     last_BD: Tensor
-    """Of each text, when all of it is read: by both directions, if there are two."""
+    """The features of each text after its last token, by both directions if there are two."""
 
 
 class ClassifierNetwork(Trainable):

@@ -55,7 +55,7 @@ def by_steps(a_TBH: Tensor, b_TBH: Tensor, start_BH: Tensor) -> Tensor:
 
 
 def by_doubling(a_TBH: Tensor, b_TBH: Tensor, start_BH: Tensor) -> Tensor:
-    """The scan by operations on all times, as many rounds as the times can be halved."""
+    """The scan by operations on all times at once, in log2 T rounds."""
     y_TBH = torch.cat([torch.addcmul(b_TBH[:1], a_TBH[:1], start_BH), b_TBH[1:]])
     span = 1
     while span < len(y_TBH):

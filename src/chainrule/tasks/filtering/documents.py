@@ -42,7 +42,7 @@ class Batch:
     numbers_U: Ints = field(default_factory=lambda: NOTHING)
     """The line or row of each record, from 1."""
     is_first: bool = False
-    """Whether a text file begins here."""
+    """True if a text file begins here."""
 
     @property
     def documents(self) -> int:

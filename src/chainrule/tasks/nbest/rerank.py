@@ -51,7 +51,7 @@ class Reranked:
     model: LanguageModel
     """The language model; if it was trained here, the one that read all references of the tuning part."""
     helps: bool | None = None
-    """Whether tuned weights removed errors of lists that they were not tuned on; None if weights were given."""
+    """True if tuned weights removed errors of lists that they were not tuned on; None if weights were given."""
 
     @property
     def best(self) -> list[str]:

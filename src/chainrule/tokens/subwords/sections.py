@@ -111,7 +111,7 @@ def lines_to_cut(block: bytes, longest_piece: int | None) -> list[tuple[int, int
 
 
 def _has_long_line(block: bytes) -> bool:
-    """Return True if there is a line of more than LONGEST_SECTION bytes, or about as many."""
+    """Return True if there is a line of about LONGEST_SECTION bytes or more."""
     half = LONGEST_SECTION // 2  # a long line covers a whole half, wherever it begins
     return any(block.find(b"\n", start, start + half) < 0 for start in range(0, len(block) - half, half))
 
