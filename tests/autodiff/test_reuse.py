@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 
 from chainrule.autodiff import Embedding, Linear, Parameter, SoftmaxCrossEntropy, Tanh, Tape, tape_bwd
-from chainrule.autodiff.tape.tape import Pool
+from chainrule.autodiff.tape.pool import Pool
 
 
 def step(tape: Tape, table: Parameter, head: Parameter, ids: np.ndarray) -> float:

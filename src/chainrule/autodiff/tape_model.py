@@ -55,7 +55,7 @@ class TapeModel(LanguageModel):
     """A network, the tokenizer it was trained with, and the settings it was made from."""
 
     explained_by = "chainrule.explanation.networks:explain_network"
-    diagnosed_by = "chainrule.explanation.diagnosis:trace_network"
+    diagnosed_by = "chainrule.explanation.trace:trace_network"
 
     def __init__(
         self,

@@ -10,7 +10,8 @@ In reading order:
     pictures/        one prediction drawn as a graph, with the gradients that flow back
     following.py     one token on its way through a Transformer
     attention.py     the attention of one token by one head, number by number
-    diagnosis.py     `diagnose`: gradients through time, gates and attention weights of a network, and their tables
+    trace.py         the gradients through time, gates and attention weights of one prediction on the tape
+    diagnosis.py     `diagnose`: a trace as tables, records and a picture
     weights.py       rows of a weight matrix as a picture
     positions.py     encodings of positions as tables, and how good they are
     growth.py        operations and time of a network by the length of the text

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from chainrule.errors import DiagnosisError
-from chainrule.explanation.diagnosis import Trace
+from chainrule.explanation.trace import Trace
 from chainrule.inference.neural_model import NeuralModel
 
 

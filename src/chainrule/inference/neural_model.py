@@ -41,7 +41,7 @@ class NeuralModel(TorchModel, LanguageModel):
     """A network, the tokenizer it was trained with, and the settings it was made from."""
 
     explained_by = "chainrule.explanation.networks:explain_network"
-    diagnosed_by = "chainrule.explanation.diagnosis:trace_network"
+    diagnosed_by = "chainrule.explanation.trace:trace_network"
     network: Network
 
     _scores_by_windows = True

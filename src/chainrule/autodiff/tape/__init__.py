@@ -3,6 +3,7 @@
 In reading order:
 
     tape.py         `Module` and `Tape`: the forward pass is recorded, the backward pass replays it in reverse
+    pool.py         arrays that a tape uses again
     nodes.py        `Node`, the leaves of a graph, `Value` (data) and `Parameter`, and sparse gradients
     modules.py      modules that do arithmetic: products, activations, sums, means, norms
     elementwise.py  exponentials, logarithms, differences, quotients, powers, the larger of two
