@@ -22,7 +22,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.harness import Side, new_parser, race, show
-from chainrule.contract.kinds import TrainingData, find_kind
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import find_kind
 from chainrule.settings import closed, parse
 from chainrule.system.devices import peak_memory
 from chainrule.tokens.ids import Encoded

@@ -54,7 +54,7 @@ FLOORS = [
 
 # Inside a package of several folders, the same: a folder imports from the folders before it.
 INSIDE = {
-    "contract": ["model", "capabilities", "lm", "chain", "tasks", "kinds"],
+    "contract": ["model", "capabilities", "lm", "chain", "tasks", "data", "kinds"],
     "tokens": ["vocabulary", "words.splitting", "base"],
     "ngram": [
         "segments",

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.harness import existing
-from chainrule.contract.kinds import TrainingData, find_kind
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import find_kind
 from chainrule.errors import ChainruleError
 from chainrule.inference.neural_model import NeuralModel
 from chainrule.networks.settings import EngineSettings

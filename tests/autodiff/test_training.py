@@ -19,7 +19,8 @@ import chainrule as cr
 from chainrule.autodiff.networks.network import TapeLoss, TapeNetwork
 from chainrule.autodiff.optim import Optimiser
 from chainrule.autodiff.tape_model import TapeModel
-from chainrule.contract.kinds import TrainingData, find_kind
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import find_kind
 from chainrule.errors import Interrupted, SettingsError, TrainingError
 from chainrule.inference.neural_model import NeuralModel
 from chainrule.networks.config import count_parameters

@@ -14,7 +14,8 @@ from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.networks.qrnn import TapeQrnn
 from chainrule.autodiff.networks.recurrent import TapeRecurrent
 from chainrule.autodiff.networks.transformer import TapeTransformer
-from chainrule.contract.kinds import TrainingData, find_kind
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import find_kind
 from chainrule.networks.bag_of_words import BagOfWords
 from chainrule.networks.feedforward import Feedforward
 from chainrule.networks.network import Network

@@ -14,7 +14,8 @@ from rich.console import Console
 
 import chainrule as cr
 from chainrule.contract import kinds, tasks
-from chainrule.contract.kinds import Figures, HeldOut, Kind, LadderEntry, TrainingData, find_kind
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import Figures, HeldOut, Kind, LadderEntry, find_kind
 from chainrule.contract.tasks import Task, find_task, task_names
 from chainrule.errors import ChainruleError
 from chainrule.system.plugins import import_object

@@ -14,7 +14,8 @@ import chainrule as cr
 from chainrule.arrays import to_numpy
 from chainrule.autodiff.tape_model import TapeModel
 from chainrule.contract.capabilities import Capabilities
-from chainrule.contract.kinds import TrainingData, find_kind
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import find_kind
 from chainrule.decode.sample import Choice, sample_after
 from chainrule.errors import DamagedFileError, SettingsError, TrainingError
 from chainrule.folder import read_folder, write_tensors

@@ -9,7 +9,7 @@ import torch
 
 from chainrule.arrays import to_numpy
 from chainrule.autodiff.tape_model import TapeModel
-from chainrule.contract.kinds import TrainingData
+from chainrule.contract.data import TrainingData
 from chainrule.contract.lm import LanguageModel
 from chainrule.errors import ChainruleError, SettingsError
 from chainrule.networks.settings import FeedforwardSettings

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.contract.kinds import TrainingData
+from chainrule.contract.data import TrainingData
 from chainrule.contract.lm import Context
 from chainrule.ngram.ngram_model import NgramModel
 from chainrule.ngram.settings import NgramSettings

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import chainrule as cr
 from chainrule.arrays import pad
 from chainrule.contract import chain
-from chainrule.contract.kinds import TrainingData
+from chainrule.contract.data import TrainingData
 from chainrule.contract.lm import Context
 from chainrule.errors import DamagedFileError
 from chainrule.folder import read_folder
@@ -350,7 +350,7 @@ def test_small_texts_need_no_compiler() -> None:
 import subprocess
 import sys
 import numpy as np
-from chainrule.contract.kinds import TrainingData
+from chainrule.contract.data import TrainingData
 from chainrule.ngram.infinite.any_length_model import train_anygram
 from chainrule.tokens.char import ByteTokenizer
 from chainrule.tokens.ids import Encoded

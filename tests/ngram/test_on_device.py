@@ -14,7 +14,8 @@ import pytest
 import torch
 
 import chainrule as cr
-from chainrule.contract.kinds import TrainingData, find_kind
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import find_kind
 from chainrule.ngram.ngram_model import NgramModel
 from chainrule.settings import parse
 from chainrule.testing import LAWS

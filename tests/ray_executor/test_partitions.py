@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chainrule.contract.kinds import TrainingData, find_kind
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import find_kind
 from chainrule.errors import SettingsError
 from chainrule.ngram.estimate import partitions
 from chainrule.ngram.estimate.count import count_by_sorting

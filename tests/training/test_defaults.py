@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.contract.kinds import TrainingData, find_kind
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import find_kind
 from chainrule.networks.config import count_parameters
 from chainrule.networks.defaults import (
     MINUTES,

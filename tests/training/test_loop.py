@@ -11,7 +11,7 @@ import pytest
 import torch
 from trainables import TOKENIZER, Bigram, Recurrent, data, encoded, feed, seeded, train
 
-from chainrule.contract.kinds import TrainingData
+from chainrule.contract.data import TrainingData
 from chainrule.errors import SettingsError, TrainingError
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse

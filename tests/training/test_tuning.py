@@ -13,7 +13,7 @@ from test_resume import stopping
 
 import chainrule as cr
 from chainrule.cli.main import main
-from chainrule.contract.kinds import Sources, TrainingData
+from chainrule.contract.data import Sources, TrainingData
 from chainrule.decode.replies import reply_many
 from chainrule.errors import CorpusError, Interrupted, ModelError, SettingsError
 from chainrule.evaluation.replies import evaluate_replies

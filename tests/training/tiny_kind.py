@@ -7,7 +7,8 @@ from chainrule_example.bigram import BigramSettings, TorchBigram, load
 from trainables import Bigram
 from trainables import train as train_bigram
 
-from chainrule.contract.kinds import Kind, TrainingData
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import Kind
 from chainrule.networks.training_settings import TrainingSettings
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from chainrule.arrays import PAD
-from chainrule.contract.kinds import TrainingData
+from chainrule.contract.data import TrainingData
 from chainrule.contract.lm import Context
 from chainrule.networks.network import BatchLoss, Trainable
 from chainrule.networks.training_settings import TrainingSettings

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from chainrule.arrays import PAD, Array, check_ids
-from chainrule.contract.kinds import Kind, LadderEntry, TrainingData
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import Kind, LadderEntry
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows
 from chainrule.errors import SettingsError
 from chainrule.folder import ModelFolder

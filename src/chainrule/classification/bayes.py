@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from chainrule.classification.contract import LABELS, Classifier, sources_of
-from chainrule.contract.kinds import Kind, LadderEntry, TrainingData, find_kind, load_content
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import Kind, LadderEntry, find_kind, load_content
 from chainrule.contract.lm import LanguageModel
 from chainrule.contract.model import Model
 from chainrule.errors import DamagedFileError, SettingsError

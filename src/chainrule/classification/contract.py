@@ -16,7 +16,7 @@ from typing import cast
 import numpy as np
 
 from chainrule.arrays import checked
-from chainrule.contract.kinds import Annotated, TrainingData
+from chainrule.contract.data import Annotated, TrainingData
 from chainrule.contract.model import Model
 from chainrule.errors import CorpusError, ModelError
 from chainrule.folder import TEXT

@@ -10,7 +10,8 @@ from typing import Any
 
 from chainrule.classification.contract import LABELS, sources_of
 from chainrule.classification.examples import LabelledExamples
-from chainrule.contract.kinds import LadderEntry, TrainingData
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import LadderEntry
 from chainrule.contract.tasks import Task
 from chainrule.folder import ModelFolder
 from chainrule.networks.classification.config import ClassifierSettings

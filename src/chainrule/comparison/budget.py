@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 from chainrule import settings as settings_of
-from chainrule.contract.kinds import Kind, LadderEntry, TrainingData
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import Kind, LadderEntry
 from chainrule.errors import ModelError, SettingsError
 from chainrule.networks.defaults import of_flops, of_parameters
 from chainrule.networks.settings import NeuralSettings

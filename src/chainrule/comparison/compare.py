@@ -31,7 +31,8 @@ from chainrule.comparison.results import (
     read_comparison,
 )
 from chainrule.comparison.surprisals import SURPRISALS, read_sizes, read_surprisals, write_text
-from chainrule.contract.kinds import HeldOut, LadderEntry, TrainingData
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import HeldOut, LadderEntry
 from chainrule.contract.lm import Context
 from chainrule.errors import ChainruleError, FolderError
 from chainrule.evaluation.intervals import FEWEST, among, drawn_bits_per_byte, drawn_means, middle_of, per_document

@@ -21,7 +21,8 @@ from chainrule.comparison.advice import second_half
 from chainrule.comparison.ladder import folder_name
 from chainrule.comparison.results import Point, Result, seed_name
 from chainrule.comparison.surprisals import Surprisals, token_ends, write_surprisals
-from chainrule.contract.kinds import Figures, HeldOut, Kind, LadderEntry, TrainingData, find_kind, load
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import Figures, HeldOut, Kind, LadderEntry, find_kind, load
 from chainrule.contract.lm import LanguageModel
 from chainrule.contract.model import Model
 from chainrule.decode.generate import generate_many, sample_text

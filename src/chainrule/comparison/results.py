@@ -17,7 +17,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.contract.kinds import Figures, TrainingData
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import Figures
 from chainrule.contract.lm import Context
 from chainrule.errors import ChainruleError, FolderError
 from chainrule.evaluation.intervals import among

@@ -9,22 +9,16 @@ commands never wait for torch.
 
 from __future__ import annotations
 
-import contextlib
 import difflib
-import platform
-import shlex
-import sys
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from chainrule._version import __version__
-from chainrule.contract.lm import Context, LanguageModel
+from chainrule.contract.data import TrainingData
+from chainrule.contract.lm import LanguageModel
 from chainrule.contract.model import Model
 from chainrule.contract.tasks import LANGUAGE, REPLIES, Task, find_task
 from chainrule.errors import (
@@ -38,16 +32,10 @@ from chainrule.errors import (
 )
 from chainrule.folder import MANIFEST, ModelFolder, read_folder
 from chainrule.system.devices import choose_device, has_torch
-from chainrule.system.parallel import EMBEDDED, Executor
+from chainrule.system.parallel import Executor
 from chainrule.system.plugins import find_plugins, import_object, load_plugin
-from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
-from chainrule.text.labelled import Labelled
-from chainrule.text.overlap import SKETCH, to_text
-from chainrule.text.tagged import Tagged
-from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
-from chainrule.tokens.registry import dump_tokenizer
 
 PLUGINS = "chainrule.kinds"
 """The group of entry points that add kinds."""
@@ -97,90 +85,6 @@ _ALSO_CALLED = {
 }
 """The kinds that other names mean."""
 _noted: dict[Any, Any] = {}
-T = TypeVar("T", Tagged, Labelled)
-
-
-@dataclass(frozen=True)
-class Sources:
-    """The sources of the texts, line by line, in a tokenizer of their own."""
-
-    tokenizer: Tokenizer
-    train: Encoded
-    valid: Encoded | None
-
-
-@dataclass(frozen=True)
-class Annotated(Generic[T]):
-    """The tagged sentences, or the labelled texts, that the texts come from."""
-
-    train: T
-    valid: T | None
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """Everything a kind needs to train a model, apart from its settings."""
-
-    tokenizer: Tokenizer
-    train: Encoded
-    valid: Encoded | None
-    """Held-out text, for kinds that tune on it."""
-    context: Context = "line"
-    seed: int = 0
-    progress: Progress = SILENT
-    device: str = "cpu"
-    """Where to compute: cpu, or the name of a torch device."""
-    run: Path | None = None
-    """A folder for checkpoints and measurements; kinds that need none do not create it."""
-    resume: bool = False
-    """Continue from the newest checkpoint of the run folder."""
-    sources: Sources | Annotated[Tagged] | Annotated[Labelled] | None = None
-    """For kinds that learn from pairs, the sources: the texts are then the targets. For taggers, the sentences with
-    their tags; for classifiers, the texts with their labels."""
-    executor: Executor = EMBEDDED
-    """Where the work is done, for kinds that take an executor."""
-    base: Any = None
-    """For a network on a base, the n-gram models (training/base.py)."""
-
-    def __post_init__(self) -> None:
-        if self.context not in ("line", "stream"):
-            raise SettingsError(f"the context should be line or stream, not {self.context!r}")
-
-    @property
-    def fingerprints(self) -> dict[str, str | None]:
-        """Checksums of the texts and the tokenizers, by name: it is the same data only if all are the same."""
-        sides = {"corpus": self.train, "held-out text": self.valid}
-        tokenizers = {"tokenizer": self.tokenizer}
-        if isinstance(self.sources, Sources):  # the fingerprints of tagged sentences are those of the texts
-            sides |= {"sources": self.sources.train, "held-out sources": self.sources.valid}
-            tokenizers["tokenizer of the sources"] = self.sources.tokenizer
-        return {
-            **{name: None if one is None else one.fingerprint for name, one in sides.items()},
-            **{name: sha256(dump_tokenizer(one).encode()).hexdigest() for name, one in tokenizers.items()},
-        }
-
-    def provenance(self) -> dict[str, Any]:
-        """Where a model trained on this comes from: text, seed, versions, command."""
-        libraries = {}
-        for name in ("numpy", "tokenizers", "torch"):
-            with contextlib.suppress(PackageNotFoundError):
-                libraries[name] = version(name)
-        return {
-            "corpus_sha256": self.train.fingerprint,
-            "corpus_bytes": self.train.bytes,
-            "corpus_tokens": self.train.tokens,
-            **({} if self.train.sketch is None else {SKETCH: to_text(self.train.sketch)}),
-            **({} if self.sources is None else {"corpus_pairs": self.train.lines}),
-            "held_out_sha256": self.valid.fingerprint if self.valid else None,
-            "held_out_tokens": self.valid.tokens if self.valid else 0,
-            "seed": self.seed,
-            "chainrule": __version__,
-            "python": platform.python_version(),
-            **libraries,
-            "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-            if sys.argv and sys.argv[0]
-            else "python",
-        }
 
 
 @dataclass(frozen=True)

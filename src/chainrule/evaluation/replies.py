@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.contract.kinds import TrainingData
+from chainrule.contract.data import TrainingData
 from chainrule.contract.lm import LanguageModel, score_in_pieces
 from chainrule.decode.replies import reply_many, template_of
 from chainrule.decode.strategies import Greedy

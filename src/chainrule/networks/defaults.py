@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
-from chainrule.contract.kinds import TrainingData
+from chainrule.contract.data import TrainingData
 from chainrule.networks.training_settings import HOW_LONG, TrainingSettings
 from chainrule.settings import open_names
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.arrays import Array, to_numpy
-from chainrule.contract.kinds import Kind, LadderEntry, TrainingData
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import Kind, LadderEntry
 from chainrule.contract.lm import LanguageModel, score_sequences
 from chainrule.errors import SettingsError
 from chainrule.folder import ModelFolder

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from chainrule.contract.kinds import Annotated, Sources
+from chainrule.contract.data import Annotated, Sources
 from chainrule.errors import SettingsError
 from chainrule.system.disk import naming
 from chainrule.system.parallel import EMBEDDED, Executor

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from chainrule import settings as settings_of
-from chainrule.contract.kinds import Kind, TrainingData, find_kind, is_for_accelerators, learns_as
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import Kind, find_kind, is_for_accelerators, learns_as
 from chainrule.contract.lm import Context, LanguageModel
 from chainrule.errors import Interrupted, SettingsError
 from chainrule.runs.prepare import Chosen, TokenizerChoice, split_off

@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from chainrule.contract.kinds import LadderEntry, Sources, TrainingData
+from chainrule.contract.data import Sources, TrainingData
+from chainrule.contract.kinds import LadderEntry
 from chainrule.contract.lm import Context
 from chainrule.contract.tasks import Task
 from chainrule.errors import SettingsError

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from chainrule.arrays import PAD
-from chainrule.contract.kinds import Annotated, TrainingData
+from chainrule.contract.data import Annotated, TrainingData
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.tagging.reading import DistinctWords, WordReader, numbered
 from chainrule.text.tagged import Tagged

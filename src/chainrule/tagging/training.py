@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.contract.kinds import LadderEntry, TrainingData
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import LadderEntry
 from chainrule.contract.tasks import Task
 from chainrule.errors import DamagedFileError
 from chainrule.folder import TENSORS, ModelFolder, read_folder

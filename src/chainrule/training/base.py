@@ -18,7 +18,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from chainrule.arrays import PAD, to_numpy
-from chainrule.contract.kinds import TrainingData, present_name
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import present_name
 from chainrule.contract.lm import predictions
 from chainrule.errors import CorpusError, SettingsError
 from chainrule.folder import ModelFolder, read_folder

@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from chainrule.contract.kinds import Sources, TrainingData
+from chainrule.contract.data import Sources, TrainingData
 from chainrule.contract.lm import Context
 from chainrule.errors import CorpusError
 from chainrule.networks.training_settings import TrainingSettings

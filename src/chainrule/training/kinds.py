@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any
 
 from chainrule.contract.counting import Traced, with_formulas
-from chainrule.contract.kinds import Kind, LadderEntry, TrainingData
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import Kind, LadderEntry
 from chainrule.contract.lm import Context
 from chainrule.decode.generate import generate, sample_text
 from chainrule.errors import MissingExtraError, SettingsError

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 
-from chainrule.contract.kinds import TrainingData
+from chainrule.contract.data import TrainingData
 from chainrule.errors import Interrupted, SettingsError, TrainingError
 from chainrule.networks.config import regularisers
 from chainrule.networks.training_settings import TrainingSettings

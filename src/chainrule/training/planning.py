@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chainrule.contract.kinds import TrainingData
+from chainrule.contract.data import TrainingData
 from chainrule.contract.lm import Context
 from chainrule.errors import SettingsError, TrainingError
 from chainrule.networks.defaults import TIMED_STEPS, TIMED_TOKENS

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from chainrule.contract.kinds import TrainingData
+from chainrule.contract.data import TrainingData
 from chainrule.errors import SettingsError
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.training.checkpoints.checkpoint import Checkpoint, changes

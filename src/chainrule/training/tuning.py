@@ -16,7 +16,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from chainrule.contract.kinds import Sources, TrainingData, present_name
+from chainrule.contract.data import Sources, TrainingData
+from chainrule.contract.kinds import present_name
 from chainrule.contract.lm import start_token
 from chainrule.errors import SettingsError
 from chainrule.folder import ModelFolder, read_folder

@@ -23,7 +23,8 @@ from chainrule.comparison.learning_curve import CurveTexts
 from chainrule.comparison.measured_training import going_on
 from chainrule.comparison.results import another_error, identity_of, is_unused
 from chainrule.comparison.scaling.law import FLOPS, Law, Prediction, fit_law, interval, predict_larger, refit
-from chainrule.contract.kinds import TrainingData, find_kind
+from chainrule.contract.data import TrainingData
+from chainrule.contract.kinds import find_kind
 from chainrule.contract.lm import Context
 from chainrule.errors import ChainruleError, DamagedFileError, FolderError, SettingsError
 from chainrule.evaluation.measure import measure

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from chainrule.arrays import PAD, Array, check_ids, to_numpy
 from chainrule.contract.capabilities import BestTokens, Capabilities, Choose, Costs
-from chainrule.contract.kinds import TrainingData
+from chainrule.contract.data import TrainingData
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows
 from chainrule.errors import SettingsError
 from chainrule.ngram.infinite.suffixes import SMALL, Ints, Suffixes, best_tokens, build

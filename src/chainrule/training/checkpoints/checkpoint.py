@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.contract.kinds import TrainingData
+from chainrule.contract.data import TrainingData
 from chainrule.errors import DamagedFileError, FolderError, TrainingError
 from chainrule.folder import MANIFEST, check_file, files_in, map_tensors, to_json, write_tensors
 from chainrule.networks.training_settings import HOW_COMPUTED, HOW_LONG, TrainingSettings

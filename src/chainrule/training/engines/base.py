@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 
-from chainrule.contract.kinds import TrainingData
+from chainrule.contract.data import TrainingData
 from chainrule.errors import TrainingError
 from chainrule.folder import ModelFolder
 from chainrule.training.layouts import Step

@@ -15,7 +15,7 @@ from chainrule.autodiff import Tape, no_grad
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.optim import Optimiser
 from chainrule.autodiff.tape_model import TapeModel
-from chainrule.contract.kinds import TrainingData
+from chainrule.contract.data import TrainingData
 from chainrule.errors import DamagedFileError, NotANumberError, SettingsError, TrainingError
 from chainrule.folder import TENSORS, ModelFolder
 from chainrule.networks.training_settings import TrainingSettings

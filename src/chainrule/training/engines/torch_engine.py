@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chainrule.contract.kinds import TrainingData
+from chainrule.contract.data import TrainingData
 from chainrule.errors import DamagedFileError, SettingsError, TrainingError
 from chainrule.folder import TENSORS, ModelFolder
 from chainrule.inference.neural_model import NeuralModel
