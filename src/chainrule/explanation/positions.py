@@ -11,6 +11,7 @@ Axes: T positions, D features.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -58,6 +59,11 @@ class Positions:
         differences_TTD = self.table_TD[:, None] - self.table_TD[None]
         distances_TT: np.ndarray = np.linalg.norm(differences_TTD, axis=-1)
         return distances_TT
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures and the rows of the table as plain values."""
+        figures = {name: getattr(self, name) for name in ("kind", "largest", "nearest", "shift")}
+        return figures | {"rows": self.table_TD.tolist()}
 
     def cells(self) -> Cells:
         """The table as a picture draws it: positions across, features down."""

@@ -301,6 +301,14 @@ def show(screen: Console, parts: Iterable[Part], *, style: str = "bold") -> None
             say(screen, part.lstrip(" "), indent=len(part) - len(part.lstrip(" ")))
 
 
+def emit(as_json: bool, value: Any, *parts: Part, style: str = "bold") -> None:
+    """Print a result: as JSON its plain value, else its parts for people."""
+    if as_json:
+        print_json(value)
+    else:
+        show(console(), parts, style=style)
+
+
 def draw(path: str | None, picture: Callable[[], str], *, quiet: bool) -> None:
     """Write a picture, the text of an SVG file, to `path` if there is one, and say so unless `quiet`."""
     from chainrule.system.disk import replaced_file

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options.texts import corpus_options, id_field, open_corpus
-from chainrule.cli.output import console, echo, echo_json, number, print_json, printable, terminal_progress
+from chainrule.cli.output import console, echo, echo_json, emit, number, printable, terminal_progress
 from chainrule.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -141,12 +141,11 @@ def _measure(lm: cr.LanguageModel, corpus: cr.Corpus, labels: str, by: Any, as_j
     from chainrule.tasks.anomaly import detect
 
     found = detect(lm, corpus, labels, by=by, progress=terminal_progress())
-    if as_json:
-        print_json(found.to_json())
-        return
-    echo(
+    emit(
+        as_json,
+        found.to_json(),
         f"{found.anomalies:,} anomalies among {found.records:,} records: average precision "
-        f"{found.average_precision:.3f} ({found.baseline:.3f} in a random order), AUROC {found.auroc:.3f} (0.5)"
+        f"{found.average_precision:.3f} ({found.baseline:.3f} in a random order), AUROC {found.auroc:.3f} (0.5)",
     )
 
 

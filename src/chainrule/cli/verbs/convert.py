@@ -9,7 +9,7 @@ import click
 
 import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.output import console, number, print_json, say, terminal_progress
+from chainrule.cli.output import emit, number, terminal_progress
 
 _ENDINGS = (".arpa", ".arpa.gz")
 
@@ -136,7 +136,4 @@ def _report(out: str, written: str, figures: dict[str, Any], as_json: bool) -> N
     from chainrule.folder import megabytes
 
     size = megabytes(out)
-    if as_json:
-        print_json({**figures, "megabytes": size})
-    else:
-        say(console(), f"{out}: {written}; {number(size)} MB")
+    emit(as_json, {**figures, "megabytes": size}, f"{out}: {written}; {number(size)} MB")

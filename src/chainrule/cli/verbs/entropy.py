@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from chainrule.cli import options as opt
-from chainrule.cli.output import console, number, print_json, print_table
+from chainrule.cli.output import emit, number
 from chainrule.errors import SettingsError
+from chainrule.system.display import ResultTable
 
 
 @click.command(short_help="Show the entropy of probabilities, and KL divergences.")
@@ -64,11 +65,8 @@ def entropy(p: tuple[str, ...], against: str | None, counts: bool, as_json: bool
             "kl_nats": "KL(p || q) in nats",
             "model_perplexity": "the perplexity of q on outcomes of p, 2^H(p, q)",
         }
-    if as_json:
-        print_json(found)
-        return
     rows = [[name.replace("_", " "), number(found[name], 4), said] for name, said in meanings.items()]
-    print_table(console(), ["measure", "value", "what it is"], rows, left=[2])
+    emit(as_json, found, ResultTable(["measure", "value", "what it is"], rows, left=[2]))
 
 
 def _distribution(given: Any, are_counts: bool) -> list[float]:

@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from chainrule.cli import options as opt
-from chainrule.cli.output import console, draw, number, print_json, print_table
+from chainrule.cli.output import draw, emit, number
+from chainrule.system.display import ResultTable
 
 HEADINGS = ["positions", "largest number", "nearest two", "distance varies by"]
 
@@ -32,12 +33,6 @@ def positions(kinds: tuple[str, ...], length: int, width: int, svg: str | None, 
     from chainrule.explanation.positions import positions as table_of
 
     found = [table_of(kind, length, width) for kind in kinds or KINDS]
-    if as_json:
-        figures = ("kind", "largest", "nearest", "shift")
-        print_json(
-            [{**{name: getattr(one, name) for name in figures}, "rows": one.table_TD.tolist()} for one in found]
-        )
-    else:
-        rows = [[one.kind, number(one.largest), number(one.nearest), f"{one.shift:.1e}"] for one in found]
-        print_table(console(), HEADINGS, rows)
+    rows = [[one.kind, number(one.largest), number(one.nearest), f"{one.shift:.1e}"] for one in found]
+    emit(as_json, [one.to_json() for one in found], ResultTable(HEADINGS, rows))
     draw(svg, lambda: positions_picture(found), quiet=as_json)

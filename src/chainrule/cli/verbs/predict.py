@@ -142,11 +142,7 @@ def _play(game: str, folders: tuple[str, ...], count: int, options: dict[str, An
             found = games.real_or_written(models, lines, ask, tell, **how)
     if found is None:
         raise DecodingError("there was no answer, so that there is no result")
-    if as_json:
-        output.print_json(found.to_json())
-    else:
-        echo()
-        output.show(console(), found.parts())
+    output.emit(as_json, found.to_json(), "", *found.parts())
 
 
 def _type(lm: cr.LanguageModel, count: int) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from chainrule.cli import options as opt
-from chainrule.cli.output import console, draw, number, print_json, print_table, say
+from chainrule.cli.output import draw, emit, number
+from chainrule.system.display import ResultTable
 
 
 @click.command(short_help="Ask models for a word that an earlier word decides.")
@@ -65,12 +66,9 @@ def probe(folders: tuple[str, ...], ask: str, svg: str | None, as_json: bool, **
         title, across, up = f"The right word: {ask}", PROBES[ask].counts, "p(right) / (p(right) + p(wrong))"
         names, said = [str(one.gap) for one in found[folders[0]]], f"{up} by {across}"
         points = {name: [(float(one.gap), one.probability) for one in each] for name, each in found.items()}
-    if as_json:
-        print_json({name: [asdict(one) for one in each] for name, each in found.items()})
-    else:
-        rows = [[name, *(number(value, 3) for _, value in curve)] for name, curve in points.items()]
-        print_table(console(), ["model", *names], rows)
-        say(console(), said)
+    rows = [[name, *(number(value, 3) for _, value in curve)] for name, curve in points.items()]
+    values = {name: [asdict(one) for one in each] for name, each in found.items()}
+    emit(as_json, values, ResultTable(["model", *names], rows), said)
     x, y = zip(*(at for curve in points.values() for at in curve), strict=True)
     axes = linear_axis(across, x), linear_axis(up, y if is_by_position else [0, 1])
     draw(svg, lambda: curves_picture(title, [*points.items()], *axes), quiet=as_json)

@@ -9,8 +9,9 @@ import click
 
 from chainrule.cli import options as opt
 from chainrule.cli.options import texts
-from chainrule.cli.output import console, draw, print_json, print_table, say, terminal_progress
+from chainrule.cli.output import console, draw, emit, print_json, print_table, say, terminal_progress
 from chainrule.errors import ChainruleError
+from chainrule.system.display import ResultTable
 
 if TYPE_CHECKING:
     from chainrule.comparison.scaling.grid import Scaling
@@ -97,10 +98,6 @@ def _large_models(svg: str | None, as_json: bool) -> None:
     from chainrule.comparison.scaling.large_models import LARGE_MODELS, TOKENS_PER_PARAMETER
     from chainrule.report.scaling import draw_large_models
 
-    draw(svg, draw_large_models, quiet=True)
-    if as_json:
-        print_json([one.to_json() for one in LARGE_MODELS])
-        return
     rows = []
     for one in LARGE_MODELS:
         size = _short(one.parameters) + ("" if one.is_published else "?")
@@ -109,18 +106,15 @@ def _large_models(svg: str | None, as_json: bool) -> None:
         figures = _short(one.tokens), ratio, known, _short(one.enough_tokens), _short(one.best_parameters)
         rows.append([one.name, one.creators, str(one.year), size, *figures])
     headings = ["model", "creators", "year", "N", "D", "D/N", "6 N D", "20 N", "N for the same 6 N D"]
-    print_table(console(), headings, rows, left=[1])
-    say(
-        console(),
+    emit(
+        as_json,
+        [one.to_json() for one in LARGE_MODELS],
+        ResultTable(headings, rows, left=[1]),
         "N: parameters; D: tokens of training text; 6 N D: operations, about; ?: not published, but reported",
-    )
-    say(
-        console(),
         f"Chinchilla's rule: {TOKENS_PER_PARAMETER:g} tokens for each parameter. 20 N: the tokens it asks for; "
         "the last column: the size that it gives for the same operations",
     )
-    if svg is not None:
-        say(console(), f"the picture is in {svg}")
+    draw(svg, draw_large_models, quiet=as_json)
 
 
 def _short(amount: float | None) -> str:

@@ -9,7 +9,7 @@ import click
 from chainrule.cli import options as opt
 from chainrule.cli.options import texts
 from chainrule.cli.options.declaring import names_from
-from chainrule.cli.output import console, print_json, show, terminal_progress
+from chainrule.cli.output import emit, terminal_progress
 from chainrule.errors import SettingsError
 
 
@@ -62,7 +62,4 @@ def sweep(kind: str, corpus: tuple[str, ...], vary: tuple[str, ...], as_json: bo
         seed=options["seed"],
         progress=terminal_progress(),
     )
-    if as_json:
-        print_json([one.to_json() for one in found])
-    else:
-        show(console(), sweep_parts(found), style="bold green")
+    emit(as_json, [one.to_json() for one in found], *sweep_parts(found), style="bold green")

@@ -13,8 +13,9 @@ import click
 import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options import texts
-from chainrule.cli.output import console, number, print_json, print_table, say, terminal_progress
+from chainrule.cli.output import console, emit, number, print_json, say, terminal_progress
 from chainrule.errors import CorpusError, FolderError
+from chainrule.system.display import ResultTable
 
 if TYPE_CHECKING:
     from chainrule.tokens.ids import Encoded
@@ -123,15 +124,13 @@ def _merges(text: cr.Corpus, vocab_size: str | None, min_count: int, lines: int,
     if not pieces:
         raise CorpusError(f"{text.name} is empty")
     found = islice(learn_merges(pieces, size, max(2, min_count)), lines)
-    if as_json:
-        print_json([{"left": readable(m.left), "right": readable(m.right), "count": m.count} for m in found])
-        return
-    rows = []
+    rows, described = [], []
     for merge in found:
-        pieces_of = (repr(readable(piece)) for piece in (merge.token, merge.left, merge.right))
-        rows.append([*pieces_of, f"{merge.count:,}", f"{merge.vocab_size:,}"])
+        token, left, right = (readable(piece) for piece in (merge.token, merge.left, merge.right))
+        described.append({"left": left, "right": right, "count": merge.count})
+        rows.append([repr(token), repr(left), repr(right), f"{merge.count:,}", f"{merge.vocab_size:,}"])
     headings = "token", "left", "right", "count", "vocabulary"
-    print_table(console(), headings, rows, title="256 bytes, and what is merged")
+    emit(as_json, described, ResultTable(headings, rows, "256 bytes, and what is merged"))
 
 
 def _trace(text: cr.Corpus, count: int, min_count: int, lowercase: bool, as_json: bool) -> None:
@@ -207,37 +206,15 @@ def _compare(text: cr.Corpus, names: str, options: Mapping[str, Any], as_json: b
         with scratch_folder() as folder:
             encoded = encode_corpus(measured, tokenizer, folder / "ids", terminal_progress())
             tokens = encoded.tokens - encoded.lines  # without line ends, which all have alike
-            unknown = encoded.unknown
-            found.append(
-                {
-                    "tokenizer": given,
-                    "vocab_size": tokenizer.vocab_size,
-                    "tokens": tokens,
-                    "tokens_per_word": tokens / max(1, words),
-                    "bytes_per_token": encoded.bytes / max(1, tokens),
-                    "unknown": unknown,
-                    "oov": unknown / max(1, tokens),
-                }
-            )
+            unknown, in_bytes = encoded.unknown, encoded.bytes
             del encoded
-    if as_json:
-        print_json(found)
-        return
-    rows = [
-        [
-            str(one["tokenizer"]),
-            f"{one['vocab_size']:,}",
-            f"{one['tokens']:,}",
-            f"{one['tokens_per_word']:.3f}",
-            f"{one['bytes_per_token']:.3f}",
-            f"{one['unknown']:,}",
-            f"{one['oov']:.2%}",
-        ]
-        for one in found
-    ]
+        one: dict[str, Any] = {"tokenizer": given, "vocab_size": tokenizer.vocab_size, "tokens": tokens}
+        one |= {"tokens_per_word": tokens / max(1, words), "bytes_per_token": in_bytes / max(1, tokens)}
+        found.append(one | {"unknown": unknown, "oov": unknown / max(1, tokens)})
+    forms = ("{}", "{:,}", "{:,}", "{:.3f}", "{:.3f}", "{:,}", "{:.2%}")
+    rows = [[form.format(value) for form, value in zip(forms, one.values(), strict=True)] for one in found]
     headings = ["tokenizer", "vocabulary", "tokens", "tokens/word", "bytes/token", "unknown", "OOV"]
-    print_table(console(), headings, rows)
-    say(console(), f"of {words:,} words; line ends are not counted as tokens")
+    emit(as_json, found, ResultTable(headings, rows), f"of {words:,} words; line ends are not counted as tokens")
 
 
 def _show(tokenizer: cr.Tokenizer, text: cr.Corpus, lines: int, as_json: bool) -> None:
@@ -286,11 +263,8 @@ def _summary(tokenizer: cr.Tokenizer, encoded: Encoded, as_json: bool) -> None:
         "bytes_per_token": encoded.bytes / encoded.tokens,
         "id_type": encoded.ids.dtype.name,
     }
-    if as_json:
-        print_json(figures)
-        return
     rows = []
     for key, value in figures.items():
         shown = f"{value:,}" if isinstance(value, int) else number(value) if isinstance(value, float) else value
         rows.append([key.replace("_", " "), f"{value:.2%}" if key == "oov" else shown])
-    print_table(console(), ["tokenizer", tokenizer.name], rows)
+    emit(as_json, figures, ResultTable(["tokenizer", tokenizer.name], rows))
