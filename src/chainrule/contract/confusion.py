@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 
-class NameFigures(NamedTuple):
+@dataclass(frozen=True)
+class NameFigures:
     """The figures of one tag or label."""
 
     name: str

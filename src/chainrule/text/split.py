@@ -30,7 +30,7 @@ _FEW = 10_000  # distinct documents up to which shares are exact; with more, uni
 
 _SIZES, _SIZE = ".sizes", struct.Struct("<q")  # beside a part: the bytes of each of its documents
 
-_MANY_FILES, _LARGEST_FILE = 20, 0.1  # so many files are documents, if none has a larger share of the bytes
+_MANY_FILES, _LARGEST_FILE = 20, 0.1  # this many files are documents, if none has a larger share of the bytes
 
 By: TypeAlias = Literal["auto", "file", "paragraph", "line", "time"]
 """What is kept together: a file, a paragraph, a line; or, by time, the last documents are held out."""

@@ -117,7 +117,10 @@ def _print_names(screen: Console, m: Confusion, headings: Sequence[str]) -> None
     """
     every = sorted(m.by_name, key=lambda one: -one.count)
     names = [one.name for one in every]
-    rows = [[one.name, f"{one.count:,}", *(f"{share:.2%}" for share in one[2:])] for one in every]
+    rows = [
+        [one.name, f"{one.count:,}", *(f"{share:.2%}" for share in (one.precision, one.recall, one.f1))]
+        for one in every
+    ]
     screen.print()
     print_table(screen, [*headings, "precision", "recall", "F1"], rows)
     if not (pairs := m.confused()):
