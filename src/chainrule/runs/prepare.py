@@ -223,8 +223,7 @@ def encode_annotated(
     texts = {name: Corpus.from_texts(part.without_annotation) for name, part in parts.items()}
     tokenizer, encoded, _ = encode_parts(texts, tokenizer, folder, progress, executor)
     encoded = {name: replace(one, fingerprint=parts[name].fingerprint) for name, one in encoded.items()}
-    sources: Any = Annotated(parts["train"], parts.get("valid"))  # type: ignore[type-var]
-    return tokenizer, encoded, sources
+    return tokenizer, encoded, Annotated(parts["train"], parts.get("valid"))
 
 
 def encode_parts(

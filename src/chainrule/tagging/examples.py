@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -27,8 +27,8 @@ class TaggingData(TrainingData):
     @cached_property
     def parts(self) -> list[Tagged]:
         """The sentences of the training text and, if there is one, of the held-out text."""
-        assert isinstance(self.sources, Annotated)
-        return [part for part in (self.sources.train, self.sources.valid) if part is not None]
+        sources = cast("Annotated[Tagged]", self.sources)
+        return [part for part in (sources.train, sources.valid) if part is not None]
 
     @cached_property
     def tag_tokenizer(self) -> WordTokenizer:

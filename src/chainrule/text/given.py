@@ -53,8 +53,10 @@ def as_corpus(given: Text) -> Corpus:
 
 def read_given(given: Any, read: Callable[[Corpus], T], made: Callable[[list[Any]], T]) -> T:
     """Return what `read` makes of given text, or `made` of any other items, which are examples in memory."""
-    items = given if isinstance(given, (Corpus, str, Path)) else list(given)
-    is_text = not isinstance(items, list) or (items and all(isinstance(item, (str, Path)) for item in items))
+    if isinstance(given, (Corpus, str, Path)):
+        return read(as_corpus(given))
+    items = list(given)
+    is_text = items and all(isinstance(item, (str, Path)) for item in items)
     return read(as_corpus(items)) if is_text else made(items)
 
 
