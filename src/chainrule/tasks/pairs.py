@@ -258,12 +258,12 @@ def read_pairs(
         raise CorpusError(f"{path}: there are no pairs to judge")
 
 
-def wilson(share: float, count: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the confidence interval of a share of `count` trials by Wilson's score.
+def wilson(share: float, count: int) -> tuple[float, float]:
+    """Return the 95 % confidence interval of a share of `count` trials by Wilson's score.
 
     (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n)
     """
-    z2 = NormalDist().inv_cdf(0.5 + confidence / 2) ** 2
+    z2 = NormalDist().inv_cdf(0.975) ** 2
     middle = share + z2 / (2 * count)
     spread = math.sqrt(z2 * (share * (1 - share) / count + z2 / (4 * count**2)))
     return max(0.0, (middle - spread) / (1 + z2 / count)), min(1.0, (middle + spread) / (1 + z2 / count))

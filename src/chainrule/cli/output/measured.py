@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from chainrule.cli.output import cut, print_table, say, show
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from chainrule.contract.confusion import Confusion
     from chainrule.evaluation.measure import Measured
     from chainrule.evaluation.pseudo import PseudoMeasured
-    from chainrule.evaluation.replies import RepliesMeasured
     from chainrule.seq2seq.evaluate import TranslationMeasured
     from chainrule.tagging.evaluate import TaggingMeasured
 
@@ -50,13 +49,17 @@ def show_language(screen: Console, results: Results[Measured]) -> None:
     show(screen, [*caveats(measured), *missing_ends(measured)])
 
 
+def show_figures(screen: Console, results: Results[Any]) -> None:
+    """Print a row for each model, with its figures by their headings: all there is to say of models that reply."""
+    rows = [[folder, *m.figures().values()] for folder, m in results]
+    print_table(screen, ["model", *results[0][1].figures()], rows)
+
+
 def show_masked(screen: Console, results: Results[PseudoMeasured]) -> None:
     """Print the pseudo-log-likelihoods of masked models."""
     from chainrule.evaluation.pseudo import CAVEAT
 
-    figures = [m.figures() for _, m in results]
-    rows = [[folder, *one.values()] for (folder, _), one in zip(results, figures, strict=True)]
-    print_table(screen, ["model", *figures[0]], rows)
+    show_figures(screen, results)
     say(screen, CAVEAT)
 
 
@@ -66,8 +69,7 @@ def show_masked(screen: Console, results: Results[PseudoMeasured]) -> None:
 def show_translations(screen: Console, results: Results[TranslationMeasured]) -> None:
     """Print how good translations are, also by the length of the source."""
     first = results[0][1]
-    rows = [[folder, *m.figures().values()] for folder, m in results]
-    print_table(screen, ["model", *first.figures()], rows)
+    show_figures(screen, results)
     say(screen, first.size)
     lengths = [["pairs", *(f"{one.pairs:,}" for one in first.lengths)]]
     lengths += [[folder, *(f"{one.bleu:.1f}" for one in m.lengths)] for folder, m in results]
@@ -84,12 +86,6 @@ def plot_translations(results: Results[TranslationMeasured]) -> str:
     from chainrule.seq2seq.pictures import length_plot
 
     return length_plot([(folder, found.lengths) for folder, found in results])
-
-
-def show_replies(screen: Console, results: Results[RepliesMeasured]) -> None:
-    """Print how well models reply to prompts."""
-    rows = [[folder, *m.figures().values()] for folder, m in results]
-    print_table(screen, ["model", *results[0][1].figures()], rows)
 
 
 # -- taggers ----------------------------------------------------------------------------------------------

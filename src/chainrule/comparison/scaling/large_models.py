@@ -6,7 +6,7 @@ The figures are rounded as the models' authors, or a lecture's table of them, gi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from chainrule.comparison.scaling.law import FLOPS
@@ -50,9 +50,8 @@ class LargeModel:
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as plain values."""
-        names = ("name", "creators", "year", "tokens", "parameters", "is_published")
         derived = ("tokens_per_parameter", "flops", "best_parameters", "enough_tokens")
-        return {name: getattr(self, name) for name in (*names, *derived)}
+        return asdict(self) | {name: getattr(self, name) for name in derived}
 
 
 LARGE_MODELS = (
