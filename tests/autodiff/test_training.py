@@ -33,6 +33,7 @@ from chainrule.training.examples import texts_of
 from chainrule.training.run_state import Place
 from chainrule.training.train import Trained, train_network
 from listening import Listening
+from stopping import stopping
 
 from .twins import KINDS, data, settings_of, twins
 
@@ -280,18 +281,6 @@ def test_rows_of_lines_have_no_length_to_vary() -> None:
 # -- run folders ------------------------------------------------------------------------------------------
 
 
-def stopping(monkeypatch: pytest.MonkeyPatch, at: int, number: int = signal.SIGINT) -> None:
-    """A signal after so many steps."""
-    step = loop.Loop._step
-
-    def stopped(self: Any) -> None:
-        step(self)
-        if self.state.step == at:
-            signal.raise_signal(number)
-
-    monkeypatch.setattr(loop.Loop, "_step", stopped)
-
-
 RESUMED: dict[str, tuple[str, dict[str, Any]]] = {
     "lines": ("feedforward", {"context": "line", "dropout": 0.3, "token_dropout": 0.1}),
     "streams": ("lstm", {"context": "stream", "output_dropout": 0.3, "weight_dropout": 0.2, "device_batch": 8}),
@@ -335,7 +324,7 @@ def test_a_run_that_was_interrupted_goes_on_bit_for_bit(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_is_heard_at_the_end_of_a_step(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stopping(monkeypatch, 5, number)
+    stopping(monkeypatch, 5, number=number)
     with pytest.raises(Interrupted) as stopped:
         trainer(steps=20, run=tmp_path).run()
     assert stopped.value.signal == number

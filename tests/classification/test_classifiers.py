@@ -19,7 +19,7 @@ from chainrule.contract.kinds import HeldOut, LadderEntry, find_kind
 from chainrule.errors import CorpusError, DamagedFileError, Interrupted, ModelError, SettingsError
 from chainrule.testing import CLASSIFIER_LAWS, check_classifier_laws
 from chainrule.text.labelled import Labelled
-from chainrule.training import loop
+from stopping import stopping
 
 TINY: dict[str, Any] = {"width": 16, "embedding": 8, "layers": 1, "batch": 128, "precision": "float32"}
 DESIGNS: dict[str, dict[str, Any]] = {
@@ -218,15 +218,9 @@ def test_resuming_is_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     path = tmp_path / "train.csv"
     path.write_text("body,lang\n" + "".join(f"{text},{label}\n" for text, label in sentences()))
     given = Labelled.open(path, field="body", label_field="lang")
-    whole, step = trained({}, given, **options), loop.Loop._step
-
-    def stopped(self: Any) -> None:
-        step(self)
-        if self.state.step == 3:
-            signal.raise_signal(signal.SIGTERM)
-
+    whole = trained({}, given, **options)
     with monkeypatch.context() as patched:
-        patched.setattr(loop.Loop, "_step", stopped)
+        stopping(patched, 3, number=signal.SIGTERM)
         with pytest.raises(Interrupted):
             trained({}, given, run=tmp_path / "run", **options)
     resumed = cr.resume(tmp_path / "run")

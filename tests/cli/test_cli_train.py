@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import re
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 import chainrule as cr
 from chainrule.tokens.registry import NAMES
-from chainrule.training import loop
+from stopping import stopping
 
 from .running import Fails, Run
 
@@ -227,18 +226,6 @@ def test_standard_input_is_a_corpus_and_a_text(
 
 
 TAPE = ["--set", "engine=tape", "--set", "steps=6", "--set", "hidden=8", "--set", "validate_every=2"]
-
-
-def stopping(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-    """Ctrl-C after so many steps."""
-    step = loop.Loop._step
-
-    def stopped(self: Any) -> None:
-        step(self)
-        if self.state.step == at:
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(loop.Loop, "_step", stopped)
 
 
 @pytest.mark.parametrize("option", [[], ["--run", "own"]], ids=["default", "own"])

@@ -22,9 +22,9 @@ from chainrule.tagging.reading import SubwordReader, WordReader, numbered
 from chainrule.testing.taggers import TAGGER_LAWS
 from chainrule.text.tagged import Tagged
 from chainrule.tokens.words.tokenizer import WordTokenizer
-from chainrule.training import loop
 from chainrule.training.layouts import in_pieces
 from chainrule.training.objectives import Sequences, Stretches
+from stopping import stopping
 
 from .toys import TINY, StandIn, StandInSettings, sentences, tagged_by_the_first_word, tagged_by_the_last_word
 
@@ -212,15 +212,8 @@ def test_resuming_is_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     path = tmp_path / "train.txt"
     path.write_text("".join(f"{one.line}\n" for one in Tagged.of(sentences())))
     whole = trained({}, path, **options)
-    step = loop.Loop._step
-
-    def stopped(self: Any) -> None:
-        step(self)
-        if self.state.step == 3:
-            signal.raise_signal(signal.SIGTERM)
-
     with monkeypatch.context() as patched:
-        patched.setattr(loop.Loop, "_step", stopped)
+        stopping(patched, 3, number=signal.SIGTERM)
         with pytest.raises(Interrupted):
             trained({}, path, run=tmp_path / "run", **options)
     resumed = cr.resume(tmp_path / "run")

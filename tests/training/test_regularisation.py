@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.training.test_resume import stopping
 
 import chainrule as cr
 from chainrule.contract.kinds import find_kind
@@ -22,6 +21,7 @@ from chainrule.networks.regularise import regularise
 from chainrule.networks.settings import FeedforwardSettings
 from chainrule.networks.transformer.settings import TransformerSettings
 from chainrule.training.regularisation import MUCH, Overfitting
+from stopping import stopping
 
 ENGINES = [pytest.param("torch", id="torch"), "tape"]
 SMALL = {"hidden": 32, "embedding": 16, "layers": 1, "batch": 128, "learning_rate": 0.02, "input_dropout": 0.3}
@@ -74,7 +74,7 @@ def test_a_run_that_is_resumed_goes_on_with_its_strength(
     steps = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
     changed = next(record["step"] for record in steps if record.get("strength", 0) == 1)
     with monkeypatch.context() as patched:
-        stopping(patched, at=changed + 3, number=signal.SIGTERM)
+        stopping(patched, changed + 3, number=signal.SIGTERM)
         with pytest.raises(Interrupted):
             trained("parts")
     for name, weight in trained("parts", resume=True).items():

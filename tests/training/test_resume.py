@@ -19,8 +19,8 @@ from chainrule.contract import kinds
 from chainrule.errors import Interrupted, SettingsError
 from chainrule.runs import train as pipeline
 from chainrule.runs.train import train_kind
-from chainrule.training import loop
 from plugin import PLUGIN
+from stopping import stopping
 
 sys.path.insert(0, str(PLUGIN))  # whose bigram model the kind below makes of its network
 
@@ -37,17 +37,6 @@ def corpus(tmp_path: Path) -> Path:
     path = tmp_path / "corpus.txt"
     path.write_text("".join(f"line {i % 7} of a text with {i % 3} cats\n" for i in range(60)), encoding="utf-8")
     return path
-
-
-def stopping(monkeypatch: pytest.MonkeyPatch, at: int, number: int) -> None:
-    step = loop.Loop._step
-
-    def stopped(self: Any) -> None:
-        step(self)
-        if self.state.step == at:
-            signal.raise_signal(number)
-
-    monkeypatch.setattr(loop.Loop, "_step", stopped)
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[Any, str]:
@@ -69,7 +58,7 @@ def test_a_command_that_was_stopped_goes_on(
     out, whole = tmp_path / "model", tmp_path / "whole"
     assert run(capsys, "train", "tiny", corpus, "--out", whole, *SET)[0] == 0
     with monkeypatch.context() as patched:
-        stopping(patched, 5, number)
+        stopping(patched, 5, number=number)
         found, said = run(capsys, "train", "tiny", corpus, "--out", out, *SET)
     assert found == code
     assert f"stopped after step 5 of 12; go on with: chainrule resume {out}.run (in Python, resume(" in said
@@ -87,7 +76,7 @@ def test_overwriting_begins_anew(
 ) -> None:
     out, own = tmp_path / "model", tmp_path / "own"
     with monkeypatch.context() as patched:
-        stopping(patched, 5, signal.SIGINT)
+        stopping(patched, 5)
         run(capsys, "train", "tiny", corpus, "--out", out, *SET, "--run", own)
     assert (own / "checkpoints").exists()
     assert run(capsys, "train", "tiny", corpus, "--out", out, *SET, "--run", own, "--overwrite")[0] == 0
@@ -101,7 +90,7 @@ def test_a_mistake_costs_no_training(
 ) -> None:
     out = tmp_path / "model"
     with monkeypatch.context() as patched:
-        stopping(patched, 5, signal.SIGINT)
+        stopping(patched, 5)
         run(capsys, "train", "tiny", corpus, "--out", out, *SET)
     assert run(capsys, "train", "tiny", corpus, "--out", out, *SET, "--overwrite", *wrong)[0] != 0
     assert (tmp_path / "model.run" / "checkpoints" / "step-000005").is_dir()
@@ -139,7 +128,7 @@ def test_what_is_kept_can_be_made_longer(corpus: Path, tmp_path: Path, capsys: A
 
 def test_the_same_in_python(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        stopping(patched, 5, signal.SIGINT)
+        stopping(patched, 5)
         with pytest.raises(Interrupted):
             cr.train("tiny", corpus, run=tmp_path / "run", steps=12)
     with pytest.raises(SettingsError, match="can be resumed"):
@@ -152,7 +141,7 @@ def test_the_same_in_python(corpus: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_the_time_before_counts(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        stopping(patched, 5, signal.SIGINT)
+        stopping(patched, 5)
         with pytest.raises(Interrupted):
             cr.train("gru", corpus, run=tmp_path / "run", steps=12, hidden=8, embedding=4, tokenizer="word")
     (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()

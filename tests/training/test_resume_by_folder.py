@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_resume import run, stopping
+from test_resume import run
 
 import chainrule as cr
 from chainrule.errors import CorpusError, DamagedFileError, FolderError, Interrupted, SettingsError, TrainingError
 from chainrule.runs.record import describe_corpus, open_corpus
+from stopping import stopping
 
 SMALL: dict[str, Any] = {"engine": "tape", "steps": 12, "hidden": 8, "embedding": 4, "batch": 64}
 SET = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
@@ -28,7 +28,7 @@ def corpus(tmp_path: Path) -> Path:
 def stopped(monkeypatch: pytest.MonkeyPatch, corpus: Any, folder: Path, **more: Any) -> Path:
     """The run folder of a training that was stopped after five of twelve steps."""
     with monkeypatch.context() as patched:
-        stopping(patched, 5, signal.SIGINT)
+        stopping(patched, 5)
         with pytest.raises(Interrupted):
             cr.train("elman", corpus, run=folder / "stopped", **{"tokenizer": "word", **SMALL, **more})
     return folder / "stopped"
@@ -95,7 +95,7 @@ def test_a_pretraining_goes_on_with_the_text_that_it_began_with(
     """A translator learns from pairs, but what it is pretrained on is text, also when it is given again."""
     small = {"pretrain": "infilling", "cell": "gru", "width": 8, "layers": 1, "steps": 8, "tokenizer": "word"}
     with monkeypatch.context() as patched:
-        stopping(patched, 5, signal.SIGINT)
+        stopping(patched, 5)
         with pytest.raises(Interrupted):
             cr.train("seq2seq", corpus, run=tmp_path / "stopped", **small)  # type: ignore[arg-type]
     moved = corpus.rename(tmp_path / "moved.txt")
@@ -173,7 +173,7 @@ def test_the_command(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     out, whole = tmp_path / "model", tmp_path / "whole"
     assert run(capsys, "train", "elman", "--tokenizer", "word", corpus, "--out", whole, *SET)[0] == 0
     with monkeypatch.context() as patched:
-        stopping(patched, 5, signal.SIGINT)
+        stopping(patched, 5)
         run(capsys, "train", "elman", "--tokenizer", "word", corpus, "--out", out, *SET)
     moved = corpus.rename(tmp_path / "moved.txt")
     code, said = run(capsys, "resume", f"{out}.run")

@@ -14,13 +14,13 @@ from trainables import TOKENIZER, Bigram, Recurrent, data, seeded, text, train
 from chainrule.errors import Interrupted, TrainingError
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
-from chainrule.training import loop
 from chainrule.training.engines import torch_batches, torch_step
 from chainrule.training.engines.torch_batches import DeviceGatherer, SendingGatherer, torch_gatherer
 from chainrule.training.engines.torch_step import Stepper
 from chainrule.training.layouts import Size, choose_layout
 from chainrule.training.objectives import NextToken
 from chainrule.training.run_state import Mode
+from stopping import stopping
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
@@ -100,15 +100,8 @@ def test_a_run_goes_on_bit_by_bit(
     chosen = settings(device_batch=None if recorded else 24, compile="no", average="ema")
     whole = train(seeded(make, dropout=0.3), chosen, data("stream", device="cuda"))
     assert whole.state.decisions.recorded == recorded
-    step = loop.Loop._step
-
-    def stopped(self: Any) -> None:
-        step(self)
-        if self.state.step in (5, 14):
-            signal.raise_signal(signal.SIGTERM)
-
     with monkeypatch.context() as patched:
-        patched.setattr(loop.Loop, "_step", stopped)
+        stopping(patched, 5, 14, number=signal.SIGTERM)
         for resume in (False, True):
             with pytest.raises(Interrupted):
                 again = data("stream", device="cuda", run=tmp_path, resume=resume)
