@@ -104,9 +104,9 @@ FAULTS = [  # file, what stands there, what is planted, tests
     ("text/split.py", "salt=(seed % 2**128)", "salt=(0 * seed)", "tests/text"),
     ("tokens/words/splitting.py", 'character == "_" or ', "", "tests/tokens"),
     (
-        "tagging/evaluate.py",
-        "return self.correct / self.words",
-        "return self.baseline_correct / self.words",
+        "contract/confusion.py",
+        "return self.correct / self.count",
+        "return (self.count - self.correct) / (self.count + 1)",
         "tests/tagging",
     ),
     (
