@@ -16,6 +16,7 @@ from chainrule.cli.main import VERBS
 from .running import Run, on_terminal
 
 HEAVY = {"torch", "numba", "numpy", "rich", "tokenizers", "safetensors", "pyarrow"}
+TRAIN = [sys.executable, "-m", "chainrule", "train", "ngram", "--tokenizer", "word"]
 
 
 def imported_modules(*words: object) -> set[str]:
@@ -89,18 +90,7 @@ def test_away_from_a_terminal_there_are_no_bars(run_alone: Run, big: Path, tmp_p
 def test_on_a_terminal_there_are_bars(big: Path, tmp_path: Path) -> None:
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
-    command = [
-        sys.executable,
-        "-m",
-        "chainrule",
-        "train",
-        "ngram",
-        "--tokenizer",
-        "word",
-        str(big),
-        "--out",
-        str(tmp_path / "m"),
-    ]
+    command = [*TRAIN, str(big), "--out", str(tmp_path / "m")]
     environment = os.environ | {"TERM": "xterm"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment) as process:
         os.close(theirs)
@@ -229,18 +219,7 @@ def test_nothing_stays_in_the_temporary_folder(
 
 def test_a_run_that_is_ended_from_outside_leaves_nothing_behind(tmp_path: Path) -> None:
     """The text of standard input is kept in a temporary file, which goes even on SIGTERM."""
-    command = [
-        sys.executable,
-        "-m",
-        "chainrule",
-        "train",
-        "ngram",
-        "--tokenizer",
-        "word",
-        "-",
-        "--out",
-        str(tmp_path / "m"),
-    ]
+    command = [*TRAIN, "-", "--out", str(tmp_path / "m")]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(command, stdin=subprocess.PIPE, env=environment) as process:
         assert process.stdin is not None
@@ -281,18 +260,7 @@ def test_what_comes_through_a_pipe_is_called_standard_input(tmp_path: Path) -> N
         (b"caf\xe9\n", ": line 1, byte 4"),
         (b"", " is empty"),
     ):
-        command = [
-            sys.executable,
-            "-m",
-            "chainrule",
-            "train",
-            "ngram",
-            "--tokenizer",
-            "word",
-            "-",
-            "--out",
-            str(tmp_path / "m"),
-        ]
+        command = [*TRAIN, "-", "--out", str(tmp_path / "m")]
         done = subprocess.run(command, input=content, capture_output=True, check=False)
         assert done.returncode == 2
         assert done.stderr.decode().startswith(f"chainrule: error: standard input{message}")
