@@ -41,16 +41,16 @@ class OfGap:
     """The share of questions whose right word is the more likely one; a tie counts half."""
 
 
-def probe(lm: LanguageModel, name: str, *, longest: int = LONGEST) -> list[OfGap]:
+def probe(lm: LanguageModel, name: str, *, longest: int = LONGEST, count: int = QUESTIONS) -> list[OfGap]:
     """Ask a model the questions of a probe (gaps, order, agreement or shots), for each gap up to the longest."""
     found = []
     for gap in gaps_of(name, longest):
-        asked = questions(name, gap, QUESTIONS)
+        asked = questions(name, gap, count)
         rows: dict[int, list[int]] = {}
         encoded = [lm.tokenizer.encode(one.prompt) for one in asked]
         for number, ids in enumerate(encoded):
             rows.setdefault(len(ids), []).append(number)
-        differences = np.zeros(QUESTIONS)
+        differences = np.zeros(count)
         for numbers in rows.values():
             ids_BT = np.stack([encoded[number] for number in numbers]).astype(np.int64)
             log_probs_BV = to_numpy(lm.next_log_probs(lm.extend(lm.start(len(ids_BT)), ids_BT)))
@@ -101,7 +101,7 @@ def by_position(lm: LanguageModel, text: str, length: int) -> list[OfPlaces]:
 
 
 def with_window(lm: LanguageModel, window: int) -> LanguageModel:
-    """Return the model with a window of this many tokens if its window can grow; else the model itself.
+    """Return the model with a window of so many tokens, where it has one that can grow; else the model itself.
 
     Positions that are computed exist for any token; learned positions exist only as far as they were learned.
     """
