@@ -68,7 +68,9 @@ class Positions:
     def cells(self) -> Cells:
         """The table as a picture draws it: positions across, features down."""
         features = [str(number) for number in range(self.table_TD.shape[1])]
-        title = f"{self.kind}: positions across, features down"
+        title = (
+            f"{self.kind}: positions 0 to {len(self.table_TD) - 1} across, features down; blue above 0, red below"
+        )
         return Cells(title, self.table_TD.T, features, size=12, full=1.0, tip=_tip)
 
 

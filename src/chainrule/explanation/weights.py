@@ -37,5 +37,5 @@ def weights_picture(model: Model, name: str, rows: str | None = None) -> str:
     if not chosen or max(chosen) >= len(array):
         raise DiagnosisError(f"{name} has rows 0 to {len(array) - 1}; there is no row {max(chosen, default='')}")
     labels = [word(tokenizer, row) if is_table and row < tokenizer.vocab_size else str(row) for row in chosen]
-    title = f"{name}, {len(array)} x {array.shape[1]}: blue above 0, red below"
+    title = f"{name}, {len(chosen)} of {len(array)} rows x {array.shape[1]}: blue above 0, red below"
     return cells_picture(name, [Cells(title, array[chosen], labels, size=10 if array.shape[1] > 40 else 16)])
