@@ -16,42 +16,42 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import time
 from pathlib import Path
 
-from .writers import WRITERS, Writer
+from .controls import broken
+from .frame import FAST, Trial
+from .writers import COMMANDS, WRITERS, Writer
 
+ROOT = Path(__file__).parents[1]
 SOURCE = Path(__file__).with_name("fault_injection.c")
 MODES = {"once": 1, "forever": 2, "short": 3, "killed": 4}
 
 
-def run(most: int | None = None, names: Iterable[str] = (), control: str = "") -> Counter[str]:
-    """All faults, or at most so many of each writer and mode, in a process in which the library is preloaded.
-
-    `names` are those of some writers, and `control` is something to break in chainrule (controls.py).
-    """
-    found = compiler()
-    if found is None:
-        raise FileNotFoundError("a C compiler is needed to inject faults")
+def run(trial: Trial) -> None:
+    """Inject faults in a process in which the library is preloaded; `count` is the most of each writer and mode."""
+    seconds = trial.ends - time.monotonic()
+    told = {"most": trial.count, "only": [*trial.only], "control": trial.control, "seconds": min(seconds, 1e9)}
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "fault_injection.so"
-        subprocess.run([found, "-shared", "-fPIC", "-O1", SOURCE, "-o", library, "-ldl"], check=True)
-        code = (
-            "import json, sys; from reliability.trials import controls, faults\n"
-            "with controls.broken(sys.argv[2]):\n"
-            "    print(json.dumps(faults.inject(int(sys.argv[1]), sys.argv[3:])))"
-        )
+        subprocess.run([str(compiler()), "-shared", "-fPIC", "-O1", SOURCE, "-o", library, "-ldl"], check=True)
         done = subprocess.run(
-            [sys.executable, "-c", code, str(most or 10**9), control, *names],
-            env={**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": os.pathsep.join(sys.path)},
+            [sys.executable, "-m", "reliability.faults", json.dumps(told)],
+            env={**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
             capture_output=True,
             text=True,
             check=False,
         )
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
-    return Counter(json.loads(done.stdout.splitlines()[-1]))
+    tries, lost = json.loads(done.stdout.splitlines()[-1])
+    trial.tries.update(tries)
+    trial.lost.update(lost)
+
+
+def needs() -> str | None:
+    """Why faults cannot be injected here."""
+    return None if compiler() else "it needs a C compiler"
 
 
 def compiler() -> str | None:
@@ -59,28 +59,24 @@ def compiler() -> str | None:
     return shutil.which("cc") or shutil.which("gcc")
 
 
-def inject(most: int, names: Sequence[str] = ()) -> dict[str, int]:
-    """How many faults of each writer and mode were tried, and problems under "wrong: ..."."""
-    found = Counter[str]()
-    for writer in (writer for writer in WRITERS if not names or writer.name in names):
-        warm = Path(tempfile.mkdtemp())
-        writer.write(warm, 0)
-        writer.version(warm)
-        shutil.rmtree(warm)
+def inject(trial: Trial) -> None:
+    """Let each operation of each writer fail in each way, in this process's children."""
+    writers = {writer.name: writer for writer in [*WRITERS, *COMMANDS]}
+    for name in trial.chosen(list(writers)):
+        writer, totals = writers[name], []
+        for _ in range(2):  # the first time there is more to do: what is compiled or cached
+            totals.append(_operations(writer))
         for mode, number in MODES.items():
-            total = _operations(writer)
-            step = max(1, total // most)
-            for at in range(1, total + 1, step):
-                found[f"{writer.name}, {mode}"] += 1
-                problem = _fault(writer, number, at)
-                if problem:
-                    found[f"wrong: {writer.name}, {mode}, operation {at}: {problem}"] += 1
-    return dict(found)
+            places = range(1, totals[-1] + 1, max(1, totals[-1] // trial.count))
+            for at in places:
+                if trial.is_over:
+                    return
+                trial.note(f"{name}, {mode}", _fault(writer, number, at))
 
 
 def _operations(writer: Writer) -> int:
     """How many operations that can fail the writer has when it replaces a version."""
-    folder = Path(tempfile.mkdtemp(prefix="trial-"))
+    folder = Path(tempfile.mkdtemp(prefix="trial-", dir=FAST))
     writer.write(folder, 2)
     library = ctypes.CDLL(None)
     library.fault_count.restype = ctypes.c_long
@@ -93,7 +89,7 @@ def _operations(writer: Writer) -> int:
 
 
 def _fault(writer: Writer, mode: int, at: int) -> str | None:
-    folder = Path(tempfile.mkdtemp(prefix="trial-"))
+    folder = Path(tempfile.mkdtemp(prefix="trial-", dir=FAST))
     try:
         writer.write(folder, 2)
         receive, send = os.pipe()
@@ -119,7 +115,7 @@ def _write_with_fault(writer: Writer, folder: Path, mode: int, at: int, send: in
     library.fault_name.restype = ctypes.c_char_p
     code, said = 0, ""
     try:
-        library.fault_arm(mode, ctypes.c_long(at), errno.ENOSPC)
+        library.fault_arm(mode, ctypes.c_long(at), (errno.ENOSPC, errno.EIO)[at % 2])
         writer.write(folder, 4)
         if mode == MODES["once"] and library.fault_name() == b"fsync":
             said = "success, though a sync failed"
@@ -141,11 +137,18 @@ def _judged(writer: Writer, folder: Path, code: int, said: str) -> str | None:
         there = writer.version(folder)
     except Exception as error:
         return f"exit code {code}, then {type(error).__name__}: {error}"
-    expected = ((4,) if code == 0 else (2, 4)) if writer.name != "arpa" else (0,)
-    if there not in expected:
+    if there not in [writer.shown(number) for number in ((4,) if code == 0 else (2, 4))]:
         return f"exit code {code}, and {there} is there"
     try:
         writer.write(folder, 6)
     except Exception as error:
         return f"the next one fails: {type(error).__name__}: {error}"
     return None
+
+
+if __name__ == "__main__":
+    asked = json.loads(sys.argv[1])
+    injected = Trial(asked["most"], seconds=asked["seconds"], only=asked["only"])
+    with broken(asked["control"]):
+        inject(injected)
+    print(json.dumps([injected.tries, injected.lost]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from chainrule.tokens.registry import dump_tokenizer, load_tokenizer, train_toke
 from chainrule.tokens.vocabulary import Limit
 from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints
 
+from .models import KINDS, TEXT, made, trained
+
 SIZE = 20_000
 """Numbers in the arrays that are written."""
 
@@ -36,6 +38,12 @@ class Writer:
     """Write version `number` at a place inside a folder."""
     version: Callable[[Path], int | None]
     """The version that is there, None if nothing is; an error if it is neither whole nor absent."""
+    cycle: int | None = None
+    """After how many versions they repeat, where a file cannot hold the number; None: never."""
+
+    def shown(self, number: int) -> int:
+        """What `version` returns for version `number`."""
+        return number if self.cycle is None else number % self.cycle
 
 
 def _model(number: int) -> ModelFolder:
@@ -160,15 +168,129 @@ def _unigrams() -> Any:
 
 def _read_arpa(folder: Path) -> int | None:
     path = folder / "m.arpa.gz"
-    return None if not path.exists() else 2 - load_arpa(path).settings.order
+    return None if not path.exists() else 2 - load_arpa(path).settings.order  # its only two versions
+
+
+# -- models of every kind ---------------------------------------------------------------------------------
+
+
+@cache
+def _content(kind: str) -> ModelFolder:
+    content: ModelFolder = made(kind).content()
+    return content
+
+
+def _saving(kind: str) -> Writer:
+    def write(folder: Path, number: int) -> None:
+        write_folder(folder / "m", replace(_content(kind), metrics={"number": number}), overwrite=True)
+
+    def version(folder: Path) -> int | None:
+        sweep(folder / "m")
+        return None if not (folder / "m").exists() else int(cr.load(folder / "m").metrics["number"])
+
+    return Writer(kind, write, version)
+
+
+# -- files for other programs -----------------------------------------------------------------------------
+
+
+@cache
+def _llama(layers: int) -> Any:
+    return trained("transformer", preset="llama", tokenizer="bpe", layers=layers)
+
+
+def _exporting(form: Any, name: str) -> Writer:
+    """Two versions, told apart by their layers."""
+    from chainrule.interop.conversion import export_model, import_model
+
+    def write(folder: Path, number: int) -> None:
+        export_model(_llama(1 + number % 2), form, folder / name, overwrite=True)
+
+    def version(folder: Path) -> int | None:
+        sweep(folder / name)
+        return None if not (folder / name).exists() else import_model(folder / name).settings.layers - 1
+
+    return Writer(f"export to {form}", write, version, cycle=2)
+
+
+# -- pages and texts --------------------------------------------------------------------------------------
+
+
+@cache
+def _report() -> Any:
+    import tempfile
+
+    from chainrule.report.write import make_report
+
+    with tempfile.TemporaryDirectory() as folder:
+        trained("elman", run=Path(folder) / "run", steps=2)
+        return make_report(Path(folder) / "run")
+
+
+def _write_report(folder: Path, number: int) -> None:
+    page = f"{number}\n{'x' * SIZE}\n{number}"
+    replace(_report(), html=page, place=folder / "report.html").write(pictures=False)
+
+
+def _read_report(folder: Path) -> int | None:
+    path = folder / "report.html"
+    if not path.exists():
+        return None
+    first, middle, last = path.read_text().split("\n")
+    assert first == last and len(middle) == SIZE, "half of a page"
+    json.loads((folder / "report.json").read_text())
+    return int(first)
+
+
+def _write_filtered(folder: Path, number: int) -> None:
+    cr.tasks.filter_corpus(_ngrams(), ["a b c"] * (number + 1), folder / "kept.txt", max_perplexity=1e9)
+
+
+def _read_filtered(folder: Path) -> int | None:
+    path = folder / "kept.txt"
+    return None if not path.exists() else path.read_text().count("a b c\n") - 1
+
+
+# -- commands that write several things -------------------------------------------------------------------
+
+
+def _spill(folder: Path, number: int) -> None:
+    """Count n-grams in files, which the settings of a small memory do, and save the model."""
+    lm = cr.train("ngram", cr.Corpus.from_text(TEXT), order=2 + number % 2, tokenizer="word", memory="1MB")
+    lm.save(folder / "m", overwrite=True)
+
+
+def _train(folder: Path, number: int) -> None:
+    """Train with checkpoints and measurements in a run folder, and save the model."""
+    lm = trained("elman", hidden=8 + number % 2, checkpoint_minutes=0, run=folder / f"run-{number}")
+    lm.save(folder / "m", overwrite=True)
+
+
+def _read_setting(name: str, first: int) -> Callable[[Path], int | None]:
+    def version(folder: Path) -> int | None:
+        sweep(folder / "m")
+        return None if not (folder / "m").exists() else getattr(cr.load(folder / "m").settings, name) - first
+
+    return version
 
 
 WRITERS = [
-    Writer("model", _write_model, _read_model),
+    Writer("model folder", _write_model, _read_model),
+    *(_saving(kind) for kind in KINDS),
     Writer("checkpoint", _write_checkpoint, _read_checkpoint),
     Writer("comparison", _write_comparison, _read_comparison),
     Writer("tokenizer", _write_tokenizer, _read_tokenizer),
     Writer("ids of bytes", _write_ids, _read_ids),
     Writer("ids of words", _write_words, _read_words),
-    Writer("arpa", _write_arpa, _read_arpa),
+    Writer("arpa", _write_arpa, _read_arpa, cycle=2),
+    _exporting("hf", "hf"),
+    _exporting("gguf", "m.gguf"),
+    Writer("report", _write_report, _read_report),
+    Writer("filter", _write_filtered, _read_filtered),
 ]
+"""What is written whole or not at all, in one step."""
+COMMANDS = [
+    Writer("spill", _spill, _read_setting("order", 2), cycle=2),
+    Writer("train", _train, _read_setting("hidden", 8), cycle=2),
+]
+"""Commands that write other things before the model: too slow to be killed thousands of times."""

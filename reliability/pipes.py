@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import tempfile
 import threading
-from collections import Counter
 from pathlib import Path
 
 import chainrule as cr
 from chainrule.errors import ChainruleError
 
+from .frame import Trial
+
 SMOOTHINGS = ("jelinek-mercer", "modified-kneser-ney", "mle")
 TOKENIZERS = ("word", "char", "byte")
 
 
-def run(count: int, seed: int = 0) -> Counter[str]:
-    """`count` texts, in turn from a pipe and from a file that changes; problems are under "wrong: ..."."""
-    generator, found = random.Random(seed), Counter[str]()
-    for trial in range(count):
-        folder = Path(tempfile.mkdtemp(prefix="trial-"))
-        try:
-            sort, trying = ("pipe", _pipe) if trial % 2 == 0 else ("changing file", _changing)
-            problem = trying(generator, folder)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        found[sort] += 1
-        if problem:
-            found[f"wrong: {sort}: {problem}"] += 1
-    return found
+def run(trial: Trial) -> None:
+    """Read texts in turn from a pipe and from a file that changes."""
+    sorts = {"pipe": _pipe, "changing file": _changing}
+    names = trial.chosen(list(sorts))
+    for number in trial:
+        name = names[number % len(names)]
+        with tempfile.TemporaryDirectory(prefix="trial-") as folder:
+            trial.note(name, sorts[name](trial.random, Path(folder)))
 
 
 def _text(generator: random.Random) -> bytes:

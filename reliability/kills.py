@@ -8,43 +8,52 @@ import shutil
 import signal
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
 
 from chainrule.system.disk import atomic, locks
 
+from .frame import FAST, Trial
 from .writers import WRITERS, Writer
 
 
-def run(count: int, seed: int = 0) -> Counter[str]:
-    """Kill `count` processes; returns how many there were of each writer, and problems under "wrong: ..."."""
-    generator, found = random.Random(seed), Counter[str]()
-    for writer in WRITERS:
-        writer.write(Path(tempfile.mkdtemp()), 0)  # what is compiled or cached on first use is made before the fork
-    for trial in range(count):
-        writer = WRITERS[trial % len(WRITERS)]
-        exchanges = trial // len(WRITERS) % 2 == 0
-        problem = kill_once(writer, generator.random(), exchanges=exchanges)
-        found[f"{writer.name}, {'exchange' if exchanges else 'two renames'}"] += 1
-        if problem:
-            found[f"wrong: {writer.name}: {problem}"] += 1
-    return found
+def run(trial: Trial) -> None:
+    """Kill processes that write each thing in turn, by exchanged names and by two renames."""
+    writers = {writer.name: writer for writer in WRITERS}
+    names = trial.chosen(list(writers))
+    seconds = {name: _duration(writers[name]) for name in names}
+    for number in trial:
+        name = names[number % len(names)]
+        after = 0.001 + 3 * seconds[name] * trial.random.random() ** 2  # in the first write, or a later one
+        trial.note(name, kill_once(writers[name], after, exchanges=number // len(names) % 2 == 0))
 
 
-def kill_once(writer: Writer, chance: float, *, exchanges: bool) -> str | None:
-    """Kill a process that writes version after version; returns what is wrong afterwards, None if nothing is."""
-    folder = Path(tempfile.mkdtemp(prefix="trial-"))
+def _duration(writer: Writer) -> float:
+    """How long a write takes, when what is compiled or cached on first use is there."""
+    with tempfile.TemporaryDirectory(dir=FAST) as folder:
+        writer.write(Path(folder), 0)
+        writer.version(Path(folder))
+        began = time.perf_counter()
+        writer.write(Path(folder), 1)
+        return time.perf_counter() - began
+
+
+def kill_once(writer: Writer, after: float, *, exchanges: bool) -> str | None:
+    """Kill a process that writes version after version; returns what is wrong afterwards, None if nothing is.
+
+    It is killed `after` so many seconds.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="trial-", dir=FAST))
     exchange = atomic._exchange
     if not exchanges:
         atomic._exchange = lambda one, other: False
     try:
-        acknowledged = _killed(writer, folder, 0.001 + 0.06 * chance**2)
+        acknowledged = _killed(writer, folder, after)
         try:
             there = writer.version(folder)
         except Exception as error:
             return f"after {acknowledged}: {type(error).__name__}: {error}"
-        if writer.name == "arpa":  # only two versions: whole is all that can be told
-            there = acknowledged if there is not None else None
+        if writer.cycle and there is not None:  # whole is all that can be told
+            there = acknowledged or 0
         if acknowledged is not None and (there is None or there < acknowledged):
             return f"{there} is there, {acknowledged} was acknowledged"
         return _leftovers(writer, folder, (there or 0) + 1)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,18 @@ from unittest.mock import patch
 
 from chainrule.system.disk import atomic
 
-from .writers import WRITERS, Writer
+from .frame import FAST, Trial
+from .writers import COMMANDS, WRITERS, Writer
 
 
-def run(count: int = 1) -> Counter[str]:
-    """Write each thing twice, `count` times, by exchanged names and by two renames; problems are "wrong: ..."."""
-    found = Counter[str]()
-    for writer in WRITERS * count:
-        for exchanges in (True, False):
-            found[writer.name] += 1
-            for problem in _unsynced(writer, exchanges=exchanges):
-                found[f"wrong: {writer.name}: {problem}"] += 1
-    return found
+def run(trial: Trial) -> None:
+    """Write each thing twice, again and again, by exchanged names and by two renames."""
+    writers = {writer.name: writer for writer in [*WRITERS, *COMMANDS]}
+    names = trial.chosen(list(writers))
+    for number in trial:
+        name = names[number // 2 % len(names)]
+        problems = _unsynced(writers[name], exchanges=number % 2 == 0)
+        trial.note(name, "; ".join(problems) or None)
 
 
 def _unsynced(writer: Writer, *, exchanges: bool) -> list[str]:
@@ -60,7 +59,7 @@ def _unsynced(writer: Writer, *, exchanges: bool) -> list[str]:
 
     swaps = first(exchange) if exchanges else lambda one, other: False
     with (
-        tempfile.TemporaryDirectory(prefix="trial-") as name,
+        tempfile.TemporaryDirectory(prefix="trial-", dir=FAST) as name,
         patch.object(os, "fsync", note),
         patch.object(os, "rename", first(os.rename)),
         patch.object(os, "replace", first(os.replace)),

@@ -3,57 +3,39 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from chainrule.system.disk.scratch import sweep_scratch
 
+from .frame import Trial
+
 COMMANDS = [
-    (
-        "train",
-        "ngram",
-        "--tokenizer",
-        "word",
-        "a.txt",
-        "--out",
-        "m",
-        "--overwrite",
-        "--set",
-        "smoothing=jelinek-mercer",
-    ),
-    ("train", "anygram", "--tokenizer", "word", "a.txt", "--out", "m", "--overwrite"),
-    ("tokenize", "a.txt", "--tokenizer", "bpe", "--out", "t", "--overwrite"),
-    ("compare", "a.txt", "--kind", "ngram", "--out", "c", "--overwrite"),
+    "train ngram --tokenizer word a.txt --out m --overwrite --set smoothing=jelinek-mercer",
+    "train anygram --tokenizer word a.txt --out m --overwrite",
+    "tokenize a.txt --tokenizer bpe --out t --overwrite",
+    "compare a.txt --kind ngram --out c --overwrite",
 ]
 CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
 
 
-def run(count: int, seed: int = 0) -> Counter[str]:
-    """Stop `count` commands; problems are under "wrong: ..."."""
-    generator, found = random.Random(seed), Counter[str]()
-    folder = Path(tempfile.mkdtemp(prefix="trial-"))
+def run(trial: Trial) -> None:
+    """Stop commands, each in turn."""
     words = [f"word{i}" for i in range(3000)]
-    lines = (" ".join(generator.choices(words, k=12)) for _ in range(20_000))
-    (folder / "a.txt").write_text("\n".join(lines))
-    try:
-        for trial in range(count):
-            command, number = COMMANDS[trial % len(COMMANDS)], generator.choice(list(CODES))
-            words = [sys.executable, "-m", "chainrule", *command]
-            outcome, problem = stop_once(folder, words, number, generator.random())
-            found[f"{command[0]} {number.name}: {outcome}"] += 1
-            if problem:
-                found[f"wrong: {command[0]} {number.name}: {problem}"] += 1
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return found
+    lines = (" ".join(trial.random.choices(words, k=12)) for _ in range(20_000))
+    with tempfile.TemporaryDirectory(prefix="trial-") as folder:
+        (Path(folder) / "a.txt").write_text("\n".join(lines))
+        for number in trial:
+            command, sent = COMMANDS[number % len(COMMANDS)], trial.random.choice(list(CODES))
+            start = [sys.executable, "-m", "chainrule", *command.split()]
+            outcome, problem = stop_once(Path(folder), start, sent, trial.random.random())
+            trial.note(f"{command.split()[0]} {sent.name}, {outcome}", problem)
 
 
 def stop_once(folder: Path, words: list[str], number: signal.Signals, chance: float) -> tuple[str, str | None]:

@@ -1,0 +1,155 @@
+"""What a row of the scorecard is, and how one is run: tries from a fixed seed, and controls that must fail."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .controls import broken
+
+FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
+"""A folder in memory, where a sync takes no time; None: the usual folder for temporary files."""
+
+
+class Trial:
+    """One run of a row: how much is to be tried, what was tried so far, and what went wrong."""
+
+    def __init__(
+        self,
+        count: int,
+        seed: int = 0,
+        *,
+        seconds: float = float("inf"),
+        small: bool = False,
+        control: str = "",
+        only: Sequence[str] = (),
+    ) -> None:
+        self.count, self.seed, self.small = count, seed, small
+        self.control, self.only = control, only
+        self.random = random.Random(seed)
+        self.tries = Counter[str]()
+        """How often each sort of thing was tried."""
+        self.lost = Counter[str]()
+        """What went wrong, in words, and how often."""
+        self.left_out: dict[str, str] = {}
+        """Sorts of things that were not tried, and why."""
+        self.ends = time.monotonic() + seconds
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time for it is up."""
+        return time.monotonic() > self.ends
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield numbers of tries, until there were `count` of them or the time is up."""
+        for number in range(self.count):
+            if self.is_over:
+                return
+            yield number
+
+    def chosen(self, names: Sequence[str]) -> list[str]:
+        """Return the names of the sorts to try: all, or those that a control is about."""
+        return [name for name in names if not self.only or name in self.only]
+
+    def note(self, sort: str, problem: str | None = None, times: int = 1) -> None:
+        """Count tries of a sort; `problem` says what went wrong with one of them."""
+        self.tries[sort] += times
+        if problem:
+            self.lost[f"{sort}: {problem}"] += 1
+
+
+@dataclass(frozen=True)
+class Control:
+    """Something broken in chainrule, which a row must find."""
+
+    name: str
+    """Its name in controls.py."""
+    only: Sequence[str] = ()
+    """The sorts of tries that can find it; empty: all."""
+    count: int = 0
+    """How many tries it takes; 0: as many as a small run has."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the scorecard."""
+
+    name: str
+    recipe: str
+    """What is tried."""
+    promise: str
+    """What must hold after each try."""
+    run: Callable[[Trial], None]
+    count: int
+    """Tries of a full run."""
+    small: int
+    """Tries of a small run, which takes a few seconds."""
+    controls: Sequence[Control]
+    needs: Callable[[], str | None] = lambda: None
+    """Why this machine cannot run it; None if it can."""
+    seed: int = 1
+
+
+@dataclass
+class Result:
+    """What a run of a row found."""
+
+    row: str
+    seed: int
+    tries: int
+    lost: int
+    seconds: float
+    sorts: dict[str, int] = field(default_factory=dict)
+    problems: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    controls: dict[str, int] = field(default_factory=dict)
+    """How many problems the row found with each thing broken."""
+
+    @property
+    def blind(self) -> list[str]:
+        """The controls of which nothing was found."""
+        return [name for name, found in self.controls.items() if not found]
+
+    @property
+    def is_good(self) -> bool:
+        return self.tries > 0 and not self.lost and not self.blind
+
+    def line(self) -> str:
+        """The result in one line."""
+        survived = f"{self.tries:,} tries, {self.tries - self.lost:,} survived, {self.lost:,} lost"
+        found = f"{len(self.controls) - len(self.blind)} of {len(self.controls)} controls found"
+        without = f"; not tried: {', '.join(self.left_out)}" if self.left_out else ""
+        return f"{self.row}: seed {self.seed}, {survived}, {found}, {self.seconds:.0f} s{without}"
+
+
+def run_row(row: Row, *, small: bool = False, seconds: float = float("inf"), seed: int | None = None) -> Result:
+    """Try what a row tries, then the same with each of its controls."""
+    number = row.seed if seed is None else seed
+    trial = Trial(row.small if small else row.count, number, seconds=seconds, small=small)
+    began = time.perf_counter()
+    row.run(trial)
+    took = time.perf_counter() - began
+    controls = {control.name: run_control(row, control) for control in row.controls}
+    return Result(
+        row.name,
+        number,
+        sum(trial.tries.values()),
+        sum(trial.lost.values()),
+        took,
+        dict(trial.tries),
+        dict(trial.lost),
+        trial.left_out,
+        controls,
+    )
+
+
+def run_control(row: Row, control: Control) -> int:
+    """Return how many problems a row finds with something broken."""
+    trial = Trial(control.count or row.small, row.seed, small=True, control=control.name, only=control.only)
+    with broken(control.name):
+        row.run(trial)
+    return sum(trial.lost.values())

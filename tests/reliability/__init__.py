@@ -1,1 +1,0 @@
-"""What went wrong when chainrule was broken on purpose, each as a small reproduction."""

@@ -1,0 +1,122 @@
+"""Every row of the scorecard at a small scale: nothing is lost, and its controls are found."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from chainrule.contract.kinds import _BUILT_IN
+from reliability import faults, kills, stops
+from reliability.__main__ import main
+from reliability.controls import BROKEN
+from reliability.frame import Control, Result, Row, Trial, run_control, run_row
+from reliability.models import KINDS
+from reliability.page import PAGE, page, read
+from reliability.rows import ROWS
+from reliability.writers import COMMANDS, WRITERS, Writer
+
+CONTROLS = [(row, control) for row in ROWS.values() for control in row.controls]
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))
+def test_a_small_run_loses_nothing(row: Row) -> None:
+    if reason := row.needs():
+        pytest.skip(reason)
+    trial = Trial(row.small, row.seed, small=True)
+    row.run(trial)
+    assert trial.tries
+    assert dict(trial.lost) == {}
+
+
+@pytest.mark.parametrize(("row", "control"), CONTROLS, ids=lambda one: one.name.replace(" ", "-"))
+def test_a_row_finds_what_is_broken(row: Row, control: Control) -> None:
+    if reason := row.needs():
+        pytest.skip(reason)
+    assert run_control(row, control) > 0
+
+
+def test_every_row_has_a_control_and_every_control_a_row() -> None:
+    assert all(row.controls for row in ROWS.values())
+    assert {control.name for _, control in CONTROLS} == {*BROKEN}
+    assert {*KINDS} == {*_BUILT_IN}
+
+
+# -- the frame --------------------------------------------------------------------------------------------
+
+
+def losing(trial: Trial) -> None:
+    for number in trial:
+        trial.note("odd" if number % 2 else "even", "broke" if number == trial.seed else None)
+
+
+def test_a_result_counts_what_was_tried_and_lost() -> None:
+    row = Row("name", "Recipe.", "promise.", losing, count=10, small=2, controls=[], seed=3)
+    found = run_row(row)
+    assert found.line().startswith("name: seed 3, 10 tries, 9 survived, 1 lost, 0 of 0 controls found")
+    assert (found.sorts, found.problems, found.is_good) == ({"even": 5, "odd": 5}, {"odd: broke": 1}, False)
+    assert run_row(row, small=True).is_good
+    assert run_row(row, seconds=-1).tries == 0
+    assert not run_row(row, seconds=-1).is_good
+
+
+def test_a_control_that_is_not_found_is_told() -> None:
+    found = Result("name", 1, tries=3, lost=0, seconds=0.0, controls={"seen": 2, "unseen": 0})
+    assert (found.blind, found.is_good) == (["unseen"], False)
+
+
+def test_the_page_is_that_of_the_kept_results() -> None:
+    assert page(read()) == PAGE.read_text(encoding="utf-8")
+
+
+def test_an_unknown_row_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["nothing"])
+    assert "there is no row 'nothing'; there are: kills" in capsys.readouterr().err
+
+
+# -- parts of rows ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("writer", [*WRITERS, *COMMANDS], ids=lambda writer: writer.name)
+def test_the_writers_tell_versions_apart(tmp_path: Path, writer: Writer) -> None:
+    assert writer.version(tmp_path) is None
+    for number in (2, 3):
+        writer.write(tmp_path, number)
+        assert writer.version(tmp_path) == writer.shown(number)
+
+
+def write_in_place(folder: Path, number: int) -> None:
+    with (folder / "file").open("w") as file:
+        for _ in range(20):
+            print(number, file=file, flush=True)
+            time.sleep(0.001)
+
+
+def read_in_place(folder: Path) -> int | None:
+    if not (folder / "file").exists():
+        return None
+    lines = (folder / "file").read_text().split()
+    assert len(lines) == 20, f"{len(lines)} lines"
+    return int(lines[0])
+
+
+def test_a_writer_that_writes_in_place_is_found_out() -> None:
+    writer = Writer("in place", write_in_place, read_in_place)
+    assert any(kills.kill_once(writer, after / 200, exchanges=True) for after in range(1, 11))
+    assert faults._judged(writer, Path("nowhere"), 0, "") == "exit code 0, and None is there"
+
+
+@pytest.mark.parametrize(
+    ("after", "found"), [("sys.exit(3)", "exit code 3"), ("sys.exit(143)", "left behind: ")], ids=["code", "file"]
+)
+def test_a_command_that_stops_badly_is_found_out(tmp_path: Path, after: str, found: str) -> None:
+    code = f"""import pathlib, signal, sys, tempfile, time
+signal.signal(signal.SIGTERM, lambda *_: {after})
+pathlib.Path(tempfile.gettempdir(), "left").write_text("")
+time.sleep(60)"""
+    _, problem = stops.stop_once(tmp_path, [sys.executable, "-c", code], signal.SIGTERM, 1.0)
+    assert problem is not None and problem.startswith(found)
