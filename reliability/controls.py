@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
+
+from chainrule.decode.randomness import Uniforms
+from chainrule.ngram.estimate import smooth
+from chainrule.ngram.ngram_model import NgramModel
 from chainrule.system.disk import atomic
 from chainrule.text import corpus
 
@@ -34,6 +42,26 @@ def _losing(pieces: Iterable[bytes], *args: Any, spool: Callable[..., Any] = cor
     return spool(list(pieces)[:-1], *args)
 
 
+def _leaking(self: NgramModel, state: Any, log_probs: Callable[..., Any] = NgramModel.next_log_probs) -> Any:
+    return log_probs(self, state) - 1e-6
+
+
+def _late(self: NgramModel, *args: Any, score: Callable[..., Any] = NgramModel.score) -> Any:
+    return np.roll(score(self, *args), 1, axis=-1)
+
+
+def _unseeded(self: Uniforms, rows: Any, steps: int) -> Any:
+    return np.random.default_rng().random((len(rows), steps))
+
+
+def _too_small(seen: Any, discounts: Any, discount: Callable[..., Any] = smooth.absolute_discounting) -> Any:
+    return discount(seen, 0.9 * discounts)
+
+
+def _without_states(*args: Any) -> None:
+    """Leave the state of random generators as it is."""
+
+
 BROKEN: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "nothing is synced": lambda: patch.object(atomic, "sync", lambda path: None),
     "an error of a sync is swallowed": lambda: patch.object(atomic, "sync", _swallowing),
@@ -45,6 +73,19 @@ BROKEN: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "a format is trusted": lambda: patch("chainrule.text.tagged.CorpusError", RuntimeError),
     "values of other programs are trusted": lambda: patch("chainrule.interop.huggingface.reading", nullcontext),
     "damaged parquet files are not told": lambda: patch("chainrule.text.records.CorpusError", RuntimeError),
+    "checksums of checkpoints are not checked": lambda: patch(
+        "chainrule.training.checkpoints.checkpoint.check_file", lambda *args, **options: None
+    ),
+    "a resumed run has other random numbers": lambda: patch("torch.set_rng_state", _without_states),
+    "probabilities leak": lambda: patch.object(NgramModel, "next_log_probs", _leaking),
+    "scores are one token late": lambda: patch.object(NgramModel, "score", _late),
+    "random numbers are not seeded": lambda: patch.object(Uniforms, "draw", _unseeded),
+    "a stop has another exit code": lambda: patch("chainrule.cli.main.end_process", lambda code: os._exit(1)),
+    "output must be encodable": lambda: patch("chainrule.cli.main.io", SimpleNamespace(TextIOWrapper=int)),
+    "invalid UTF-8 is taken for text": lambda: patch("chainrule.text.files.EncodingError", RuntimeError),
+    "discounts are too small": lambda: patch.object(smooth, "absolute_discounting", _too_small),
+    "every host is taken for this one": lambda: patch("chainrule.serve.guard._name", lambda host: "localhost"),
+    "no test can fail": lambda: patch("reliability.mutants.caught", lambda *args: False),
     "the last piece of a pipe is lost": lambda: patch.object(corpus, "_spooled", _losing),
 }
 
@@ -57,3 +98,16 @@ def broken(name: str) -> Iterator[None]:
         return
     with BROKEN[name]():
         yield
+
+
+def command(control: str) -> list[str]:
+    """The words that start `chainrule`, with something broken in it."""
+    return [sys.executable, "-m", *(["reliability.controls", control] if control else ["chainrule"])]
+
+
+if __name__ == "__main__":
+    from chainrule.cli.main import run_process
+
+    chosen = sys.argv.pop(1)
+    with broken(chosen):
+        run_process()

@@ -221,7 +221,9 @@ def _llama2c(folder: Path) -> None:
     count = width * (size + 4 * width + 3 * hidden + 3) + window * width // heads
     weights = np.random.default_rng(0).normal(0, 0.1, count).astype("<f4").tobytes()
     (folder / "m.bin").write_bytes(struct.pack("<7i", width, hidden, 1, heads, heads, size, window) + weights)
-    entries = b"".join(struct.pack("<fi", -i, len(piece.encode())) + piece.encode() for i, piece in enumerate(pieces))
+    entries = b"".join(
+        struct.pack("<fi", -i, len(piece.encode())) + piece.encode() for i, piece in enumerate(pieces)
+    )
     (folder / "tokenizer.bin").write_bytes(struct.pack("<i", 8) + entries)
 
 
@@ -266,17 +268,29 @@ FORMATS = {
         )
         for name in TOKENIZERS
     },
-    "tokenizer.json of others": Format(["hf/tokenizer.json"], _hf, lambda folder: _published(folder / "hf/tokenizer.json"), 5),
+    "tokenizer.json of others": Format(
+        ["hf/tokenizer.json"], _hf, lambda folder: _published(folder / "hf/tokenizer.json"), 5
+    ),
     "folder of transformers": Format(
-        ["hf/config.json", "hf/tokenizer.json", "hf/model.safetensors"], _hf, lambda folder: _imported(folder / "hf"), 6
+        ["hf/config.json", "hf/tokenizer.json", "hf/model.safetensors"],
+        _hf,
+        lambda folder: _imported(folder / "hf"),
+        6,
     ),
     "GGUF": Format(["m.gguf"], _gguf, lambda folder: _imported(folder / "m.gguf"), 4),
     "llama2.c": Format(["m.bin", "tokenizer.bin"], _llama2c, lambda folder: _imported(folder / "m.bin"), 4),
-    "comparison": Format(["c/compare.json"], lambda folder: _compare(folder / "c"), lambda folder: _results(folder / "c"), 30),
-    "report": Format(["c/compare.json"], lambda folder: _compare(folder / "c"), lambda folder: _report(folder / "c"), 1),
+    "comparison": Format(
+        ["c/compare.json"], lambda folder: _compare(folder / "c"), lambda folder: _results(folder / "c"), 30
+    ),
+    "report": Format(
+        ["c/compare.json"], lambda folder: _compare(folder / "c"), lambda folder: _report(folder / "c"), 1
+    ),
     "run": Format(["r/run.json"], lambda folder: _run(folder / "r"), lambda folder: _run_record(folder / "r"), 30),
     "report of a run": Format(
-        ["r/run.json", "r/metrics.jsonl"], lambda folder: _run(folder / "r"), lambda folder: _report(folder / "r"), 2
+        ["r/run.json", "r/metrics.jsonl"],
+        lambda folder: _run(folder / "r"),
+        lambda folder: _report(folder / "r"),
+        2,
     ),
 }
 
@@ -289,7 +303,10 @@ SORTS = ("manifest", "signed manifest", "arrays", "signed arrays")
 
 def _change_folder(random: Random, sort: str, folder: Path) -> Callable[[], bool]:
     """Change a file of a folder; the returned function says whether it still means the same, and puts it back."""
-    path, manifest = folder / ("manifest.json" if "manifest" in sort else "model.safetensors"), folder / "manifest.json"
+    path, manifest = (
+        folder / ("manifest.json" if "manifest" in sort else "model.safetensors"),
+        folder / "manifest.json",
+    )
     content, listed = path.read_bytes(), manifest.read_bytes()
     if sort == "signed manifest":
         values = json.loads(content)
@@ -335,7 +352,11 @@ def _try_folder(random: Random, sort: str, folder: Path, expected: str) -> str |
     is_same = restore()
     if found is not None and not is_same and not sort.startswith("signed"):
         return "a changed file was accepted"
-    return f"another answer, {found} for {expected}" if found is not None and is_same and found != expected else problem
+    return (
+        f"another answer, {found} for {expected}"
+        if found is not None and is_same and found != expected
+        else problem
+    )
 
 
 # -- running ----------------------------------------------------------------------------------------------

@@ -119,6 +119,8 @@ def _work(prepare: Callable[..., Callable[..., object]], worker: int, tries: ran
                 said = attempt(number)
             except Late:
                 said = ("too late", f"try {number} took more than {SECONDS} s")
+            except Exception as error:
+                said = ("an error", f"try {number}: {type(error).__name__}: {error}")
             finally:
                 signal.setitimer(signal.ITIMER_PROF, 0)
             os.write(send, json.dumps(said).encode() + b"\n")

@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
-from . import faults, files, kills, pipes, stops, syncs
+from . import (
+    abuse,
+    checkpoints,
+    distributions,
+    equivalences,
+    faults,
+    files,
+    hostile,
+    kills,
+    load,
+    mutants,
+    pipes,
+    references,
+    reproducibility,
+    resume,
+    stops,
+    surroundings,
+    syncs,
+)
 from .frame import Control, Row
 
 _ROWS = [
@@ -72,7 +90,115 @@ _ROWS = [
         stops.run,
         count=500,
         small=2,
-        controls=[],
+        controls=[Control("a stop has another exit code", [], 3)],
+    ),
+    Row(
+        "exact-resume",
+        "Every kind that is trained in steps, with dropout, is killed after a random step and resumed, in one process "
+        "and on two processes of torchrun.",
+        "all weights equal those of a run that was never killed, bit for bit.",
+        resume.run,
+        count=60,
+        small=4,
+        controls=[Control("a resumed run has other random numbers", ["lstm"], 2)],
+    ),
+    Row(
+        "damaged-checkpoint",
+        "A file of the newest checkpoint is truncated, changed, deleted or swapped.",
+        "the run goes back to the newest good one, and says so.",
+        checkpoints.run,
+        count=5000,
+        small=150,
+        controls=[Control("checksums of checkpoints are not checked", [], 50)],
+    ),
+    Row(
+        "hostile-text",
+        "Texts with byte order marks, NULs, invalid UTF-8 of every class, strings of special tokens, scripts for a page and "
+        "a line of 50 MB are read, encoded, learned and shown.",
+        "the stated result or our own error, 2 GB at most, and no page runs a text.",
+        hostile.run,
+        count=10_000,
+        small=60,
+        controls=[Control("invalid UTF-8 is taken for text", ["invalid: FF", "invalid: FE"], 4)],
+    ),
+    Row(
+        "distributions",
+        "Distributions over the next token, of 20 generated models of each smoothing method after every context of up to "
+        "two tokens and random longer ones, and of every other sort of model after random ones.",
+        "they sum to one, within 1e-9 in double precision and 1e-5 in single precision.",
+        distributions.run,
+        count=300_000,
+        small=2000,
+        controls=[Control("probabilities leak", ["kneser-ney", "laplace"], 100)],
+    ),
+    Row(
+        "equivalences",
+        "Every law of the contract (steps and batches, caches, padding, fast paths and plain ways, drafts) on generated "
+        "models of every family; the tape and torch; streams; saving and loading.",
+        "equal, or within 1e-5.",
+        equivalences.run,
+        count=5000,
+        small=12,
+        controls=[Control("scores are one token late", ["ngram"], 60)],
+    ),
+    Row(
+        "references",
+        "Generated sentences beside KenLM's own file, relative frequencies beside NLTK, and the tests that hold "
+        "transformers, tiktoken, sacrebleu and SentencePiece beside ours.",
+        "equal, within 1e-4 of log10 p per token (the digits of KenLM's file) and 1e-5 elsewhere.",
+        references.run,
+        count=10_000,
+        small=300,
+        controls=[Control("discounts are too small", [references.KENLM], 20)],
+    ),
+    Row(
+        "api-abuse",
+        "Requests that harmed such servers: many choices, giant bodies and headers, deep JSON, NaN, foreign hosts and "
+        "origins, paths outside, clients that leave; changed bytes, and legal requests of the largest size.",
+        "the stated code, and another client is answered right after it.",
+        abuse.run,
+        count=3000,
+        small=2 * len(abuse.ABUSES),
+        controls=[Control("every host is taken for this one", ["another host"], 2)],
+    ),
+    Row(
+        "load-and-drain",
+        "32 connections send requests without a pause; then the server gets SIGTERM under load.",
+        "every request is answered as the library does, or refused; the server ends within its stated time.",
+        load.run,
+        count=1,
+        small=1,
+        controls=[Control("random numbers are not seeded")],
+    ),
+    Row(
+        "strange-surroundings",
+        "Commands without HOME, with a read-only one, with LANG=C, TERM=dumb, closed streams, no TMPDIR, strange paths, "
+        "python -O, -W error and others.",
+        "they work, or say why not in one line.",
+        surroundings.run,
+        count=10_000,
+        small=4,
+        controls=[Control("output must be encodable", ["ASCII output"], 9)],
+    ),
+    Row(
+        "reproducibility",
+        "The same seed in two fresh processes, with one thread and two, and another order of hashes.",
+        "the same model, the same text.",
+        reproducibility.run,
+        count=200,
+        small=1,
+        controls=[Control("random numbers are not seeded", ["ngram"], 1)],
+    ),
+    Row(
+        "mutants",
+        "One operator, comparison, number or condition of the contract, folder, disk, loop, checkpoint, decode and serve "
+        "packages is changed, and the tests of that package that `make test` has are run.",
+        "at least 90 % are caught; those that live are listed.",
+        mutants.run,
+        count=200,
+        small=1,
+        controls=[Control("no test can fail")],
+        tolerated=0.1,
     ),
 ]
 ROWS = {row.name: row for row in _ROWS}

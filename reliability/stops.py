@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from chainrule.system.disk.scratch import sweep_scratch
 
+from .controls import command as chainrule
 from .frame import Trial
 
 COMMANDS = [
@@ -33,7 +33,7 @@ def run(trial: Trial) -> None:
         (Path(folder) / "a.txt").write_text("\n".join(lines))
         for number in trial:
             command, sent = COMMANDS[number % len(COMMANDS)], trial.random.choice(list(CODES))
-            start = [sys.executable, "-m", "chainrule", *command.split()]
+            start = [*chainrule(trial.control), *command.split()]
             outcome, problem = stop_once(Path(folder), start, sent, trial.random.random())
             trial.note(f"{command.split()[0]} {sent.name}, {outcome}", problem)
 
