@@ -14,9 +14,7 @@ def main(words: list[str] | None = None) -> int:
     """Run rows, print a line for each, and write the page; return 1 if something was lost or a control missed."""
     parser = argparse.ArgumentParser(prog="python -m reliability", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"all, or some of: {', '.join(ROWS)} [default: all]")
-    parser.add_argument(
-        "--small", action="store_true", help="few tries of each; docs/reliability.md stays as it is"
-    )
+    parser.add_argument("--small", action="store_true", help="few tries of each; the page stays as it is")
     parser.add_argument("--seconds", type=float, default=600.0, help="end each row after so long [default: 600]")
     parser.add_argument("--seed", type=int, help="of the random numbers [default: the row's own]")
     options = parser.parse_args(words)

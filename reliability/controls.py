@@ -43,7 +43,7 @@ def _losing(pieces: Iterable[bytes], *args: Any, spool: Callable[..., Any] = cor
 
 
 def _leaking(self: NgramModel, state: Any, log_probs: Callable[..., Any] = NgramModel.next_log_probs) -> Any:
-    return log_probs(self, state) - 1e-6
+    return log_probs(self, state) - 1e-4
 
 
 def _late(self: NgramModel, *args: Any, score: Callable[..., Any] = NgramModel.score) -> Any:

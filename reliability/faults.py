@@ -63,11 +63,11 @@ def inject(trial: Trial) -> None:
     """Let each operation of each writer fail in each way, in this process's children."""
     writers = {writer.name: writer for writer in [*WRITERS, *COMMANDS]}
     for name in trial.chosen(list(writers)):
-        writer, totals = writers[name], []
-        for _ in range(2):  # the first time there is more to do: what is compiled or cached
-            totals.append(_operations(writer))
+        writer = writers[name]
+        _operations(writer)  # the first time there is more to do: what is compiled or cached
+        total = _operations(writer)
         for mode, number in MODES.items():
-            places = range(1, totals[-1] + 1, max(1, totals[-1] // trial.count))
+            places = range(1, total + 1, max(1, total // trial.count))
             for at in places:
                 if trial.is_over:
                     return

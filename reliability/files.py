@@ -1,7 +1,8 @@
 """Files of every format in which something was changed: a right answer or our own error, within 2 GB and 5 seconds.
 
-Every try has random numbers of its own, so the one that a problem names can be repeated. A changed file that was not
-answered so is kept in build/reliability; a small one of each sort belongs in reliability/corpus, which is replayed.
+Every try has random numbers of its own, so the one that a problem names can be repeated. A changed file that was
+answered otherwise is kept in build/reliability; a small one of each sort belongs in reliability/corpus, which is
+replayed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from chainrule.tokens.registry import load_tokenizer, train_tokenizer, write_tok
 from .changes import change_bytes, change_json, change_number, changed
 from .frame import FAST, Trial
 from .limited import Late, run_limited
-from .models import KINDS, PAIRS, TEXT, answer, made, trained
+from .models import KINDS, TEXT, answer, made, trained
 
 CORPUS = Path(__file__).with_name("corpus")
 KEPT = Path(__file__).parents[1] / "build" / "reliability"

@@ -1,4 +1,4 @@
-"""Texts that are made to harm: the stated result or our own error, within a limit of memory; and no page runs them."""
+"""Texts that are made to harm: the stated result or our own error, in little memory, and no page runs them."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class _Runs(html.parser.HTMLParser):
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         for name, value in attributes:
-            if name.startswith("on") or "hit=1" in (value or "") and name in ("src", "href", "srcdoc"):
+            if name.startswith("on") or ("hit=1" in (value or "") and name in ("src", "href", "srcdoc")):
                 self.found.append(f"<{tag} {name}={value}>")
         self._tag = tag
 

@@ -1,8 +1,8 @@
 """Faults planted in the source, one at a time, by a small tool: the tests of that package must catch them.
 
-A mutant has one operator, comparison, number or condition changed. Its tests are those of the fast run (`make test`)
-that the table below names for its package. What was found is kept in build/reliability, so a long run can be stopped
-and goes on where it was.
+A mutant has one operator, comparison, number or condition changed. Its tests are those of the fast run (`make
+test`) that the table below names for its package. What was found is kept in build/reliability, so a long run can be
+stopped and goes on where it was.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "chainrule"
 KEPT = ROOT / "build" / "reliability" / "mutants.json"
 TESTS = {
-    "contract": "tests/contract/test_laws.py tests/contract/test_broken.py tests/test_lm.py tests/test_kinds.py",
-    "folder": "tests/test_folder.py tests/reliability/test_folders.py tests/test_old_folders.py",
-    "system/disk": "tests/reliability/test_folders.py tests/test_folder.py tests/reliability/test_process.py tests/cli/test_cli_process.py",
-    "training/loop.py": "tests/training/test_loop.py tests/training/test_checkpoint.py tests/training/test_resume.py tests/training/test_curves.py",
-    "training/checkpoints": "tests/training/test_checkpoint.py tests/training/test_resume.py tests/training/test_resume_by_folder.py",
-    "decode": "tests/decode tests/contract/test_laws.py src/chainrule/decode",
-    "serve": "tests/serve/test_safety.py tests/serve/test_batching.py tests/serve/test_completions.py tests/serve/test_tasks.py "
-    "tests/serve/test_large_requests.py",
+    "contract": "contract/test_laws.py contract/test_broken.py test_lm.py test_kinds.py",
+    "folder": "test_folder.py reliability/test_folders.py test_old_folders.py",
+    "system/disk": "reliability/test_folders.py test_folder.py reliability/test_process.py cli/test_cli_process.py",
+    "training/loop.py": "training/test_loop.py training/test_checkpoint.py training/test_resume.py "
+    "training/test_curves.py",
+    "training/checkpoints": "training/test_checkpoint.py training/test_resume.py training/test_resume_by_folder.py",
+    "decode": "decode contract/test_laws.py",
+    "serve": "serve/test_safety.py serve/test_batching.py serve/test_completions.py serve/test_tasks.py "
+    "serve/test_large_requests.py",
 }
-"""The tests of each package; a test that lasts long stands behind those that are short."""
-SMALL = {"decode/top.py": "tests/decode/test_top.py"}
+"""The tests of each package, in tests/; one that lasts long stands behind those that are short."""
+SMALL = {"decode/top.py": "decode/test_top.py"}
 SECONDS = 600
 
 _COMPARISONS = {
@@ -44,8 +45,8 @@ _COMPARISONS = {
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
 }  # fmt: skip
 _OPERATORS = {
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Add,
-    ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Add, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
 }  # fmt: skip
 
 
@@ -171,7 +172,16 @@ def caught(mutant: Mutant, tests: str, folder: Path) -> bool:
     file = folder / "chainrule" / mutant.file
     content = file.read_text(encoding="utf-8")
     file.write_text(mutated(mutant.file, mutant.place), encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests.split()]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        *(f"tests/{one}" for one in tests.split()),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         with subprocess.Popen(

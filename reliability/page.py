@@ -15,12 +15,13 @@ RESULTS = Path(__file__).with_name("results.json")
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 HEAD = """# Reliability
 
-chainrule is broken on purpose, many times, and what went wrong is counted. `python -m reliability ROW` repeats a row of
-the table from its seed and writes this page; `python -m reliability all --small` takes a minute or two, and `make test`
-runs every row that small. [reliability/](../reliability) has the code. Where a row finds something, the product is mended.
+chainrule is broken on purpose, many times, and what went wrong is counted. `python -m reliability ROW` repeats a
+row of the table from its seed and writes this page; `python -m reliability all --small` takes a few minutes, and
+`make test` runs every row that small. [reliability/](../reliability) has the code. Where a row finds something, the
+product is mended.
 
-A *try* is one kill, one fault, one changed file, one comparison. A *control* is the same row with something broken in
-chainrule: the row must find it, or it would show nothing.
+A *try* is one kill, one fault, one changed file, one comparison. A *control* is the same row with something broken
+in chainrule: the row must find it, or it would show nothing.
 
 | row | tries | survived | lost | controls found | seed | seconds | date |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |

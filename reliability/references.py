@@ -67,7 +67,7 @@ def _kenlm(trial: Trial) -> None:
 
 
 def _sentence(random: Random, words: list[str], text: str) -> list[str]:
-    """Some words of the vocabulary, and stretches of the text, with words between them that the model does not know."""
+    """A stretch of the text, and then words of the vocabulary and one that the model does not know."""
     known = text.split()
     place = random.randrange(len(known))
     stretch = known[place : place + random.randrange(6)]
@@ -84,7 +84,7 @@ def _entries(path: Path) -> Entries:
 
 
 def _log10_prob(entries: Entries, sentence: list[str], order: int) -> float:
-    """log10 p of a sentence by the definition: the longest n-gram that is there, and backoffs of longer contexts."""
+    """log10 p of a sentence by definition: the longest n-gram that is there, and backoffs of longer contexts."""
     words = ["<s>", *(word if (word,) in entries else "<unk>" for word in sentence), "</s>"]
     total = 0.0
     for place in range(1, len(words)):
@@ -97,11 +97,11 @@ def _log10_prob(entries: Entries, sentence: list[str], order: int) -> float:
 
 
 def _nltk(trial: Trial) -> None:
-    """Relative frequencies after one and two words, which NLTK defines as we do; its add-k counts <s> as a word too."""
+    """Relative frequencies after one and two words; NLTK's other methods count <s> among the words."""
     from nltk.lm import MLE
     from nltk.lm.preprocessing import padded_everygram_pipeline
 
-    words = "a b c d e f".split()
+    words = ["a", "b", "c", "d", "e", "f"]
     for number in range(max(1, trial.count // 100)):
         if trial.is_over:
             return
@@ -113,7 +113,7 @@ def _nltk(trial: Trial) -> None:
             if len(line) < order:
                 continue
             place = trial.random.randrange(len(line) - order + 1)
-            *context, word = line[place : place + order - 1] + [trial.random.choice(words)]
+            *context, word = [*line[place : place + order - 1], trial.random.choice(words)]
             ours, expected = math.exp(_last(lm, [*context, word])), theirs.score(word, context)
             is_close = math.isclose(ours, expected, rel_tol=1e-5, abs_tol=1e-12)
             trial.note(NLTK, None if is_close else f"{ours} and {expected} for {word!r} after {context}")

@@ -9,24 +9,14 @@ import subprocess
 import sys
 from itertools import product
 
+from chainrule.contract.kinds import find_kind
+
 from .controls import broken
 from .frame import Trial
 from .models import KINDS, made, trained
 
 TRAINED = [kind for kind in KINDS if kind not in ("mixture", "table")]
-WRITING = [
-    "ngram",
-    "anygram",
-    "feedforward",
-    "bagofwords",
-    "elman",
-    "lstm",
-    "gru",
-    "qrnn",
-    "transformer",
-    "mixture",
-    "table",
-]
+WRITING = [kind for kind in KINDS if find_kind(kind).task == "language"]
 THREADS = (1, 2)
 
 

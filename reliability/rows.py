@@ -26,8 +26,8 @@ from .frame import Control, Row
 _ROWS = [
     Row(
         "kills",
-        "Processes save models of every kind, checkpoints, exports, reports and texts in a loop and acknowledge each; "
-        "SIGKILL comes at a random millisecond.",
+        "Processes save models of every kind, checkpoints, exports, reports and texts in a loop and "
+        "acknowledge each; SIGKILL comes at a random millisecond.",
         "what is there is whole, nothing acknowledged is lost, and nothing stays behind after the next start.",
         kills.run,
         count=5000,
@@ -36,8 +36,8 @@ _ROWS = [
     ),
     Row(
         "io-faults",
-        "The Nth open, write, sync, rename, make or remove fails (ENOSPC, EIO), once, from then on or half-way, or the "
-        "process is killed there, for every N and every writer.",
+        "The Nth open, write, sync, rename, make or remove fails (ENOSPC, EIO), once, from then on or half-"
+        "way, or the process is killed there, for every N and every writer.",
         "the old or the new version is there, whole; an error names its file; success is success.",
         faults.run,
         count=10**9,
@@ -59,8 +59,8 @@ _ROWS = [
     ),
     Row(
         "bad-files",
-        "Files of every format and model folders of every kind are changed in bytes, lines, values and numbers, and "
-        "read within 2 GB and 5 seconds; files that once were answered wrongly are replayed.",
+        "Files of every format and model folders of every kind are changed in bytes, lines, values and "
+        "numbers, and read within 2 GB and 5 seconds; files that once were answered wrongly are replayed.",
         "a valid result, or our own error that names the file; nothing else.",
         files.run,
         count=1_000_000,
@@ -94,8 +94,8 @@ _ROWS = [
     ),
     Row(
         "exact-resume",
-        "Every kind that is trained in steps, with dropout, is killed after a random step and resumed, in one process "
-        "and on two processes of torchrun.",
+        "Every kind that is trained in steps, with dropout, is killed after a random step and resumed, in one"
+        " process and on two processes of torchrun.",
         "all weights equal those of a run that was never killed, bit for bit.",
         resume.run,
         count=60,
@@ -113,8 +113,8 @@ _ROWS = [
     ),
     Row(
         "hostile-text",
-        "Texts with byte order marks, NULs, invalid UTF-8 of every class, strings of special tokens, scripts for a page and "
-        "a line of 50 MB are read, encoded, learned and shown.",
+        "Texts with byte order marks, NULs, invalid UTF-8 of every class, strings of special tokens, scripts "
+        "for a page and a line of 50 MB are read, encoded, learned and shown.",
         "the stated result or our own error, 2 GB at most, and no page runs a text.",
         hostile.run,
         count=10_000,
@@ -123,9 +123,10 @@ _ROWS = [
     ),
     Row(
         "distributions",
-        "Distributions over the next token, of 20 generated models of each smoothing method after every context of up to "
-        "two tokens and random longer ones, and of every other sort of model after random ones.",
-        "they sum to one, within 1e-9 in double precision and 1e-5 in single precision.",
+        "Distributions over the next token, of 20 generated models of each smoothing method after every "
+        "context of up to two tokens and random longer ones, and of every other sort of model after random "
+        "ones.",
+        "they sum to one, within 1e-9 where numbers are stored in double precision and 1e-5 in single (n-grams are single).",
         distributions.run,
         count=300_000,
         small=2000,
@@ -133,8 +134,8 @@ _ROWS = [
     ),
     Row(
         "equivalences",
-        "Every law of the contract (steps and batches, caches, padding, fast paths and plain ways, drafts) on generated "
-        "models of every family; the tape and torch; streams; saving and loading.",
+        "Every law of the contract (steps and batches, caches, padding, fast paths and plain ways, drafts) on"
+        " generated models of every family; the tape and torch; streams; saving and loading.",
         "equal, or within 1e-5.",
         equivalences.run,
         count=5000,
@@ -143,8 +144,8 @@ _ROWS = [
     ),
     Row(
         "references",
-        "Generated sentences beside KenLM's own file, relative frequencies beside NLTK, and the tests that hold "
-        "transformers, tiktoken, sacrebleu and SentencePiece beside ours.",
+        "Generated sentences beside KenLM's own file, relative frequencies beside NLTK, and the tests that "
+        "hold transformers, tiktoken, sacrebleu and SentencePiece beside ours.",
         "equal, within 1e-4 of log10 p per token (the digits of KenLM's file) and 1e-5 elsewhere.",
         references.run,
         count=10_000,
@@ -153,8 +154,9 @@ _ROWS = [
     ),
     Row(
         "api-abuse",
-        "Requests that harmed such servers: many choices, giant bodies and headers, deep JSON, NaN, foreign hosts and "
-        "origins, paths outside, clients that leave; changed bytes, and legal requests of the largest size.",
+        "Requests that harmed such servers: many choices, giant bodies and headers, deep JSON, NaN, foreign "
+        "hosts and origins, paths outside, clients that leave; changed bytes, and legal requests of the "
+        "largest size.",
         "the stated code, and another client is answered right after it.",
         abuse.run,
         count=3000,
@@ -172,8 +174,8 @@ _ROWS = [
     ),
     Row(
         "strange-surroundings",
-        "Commands without HOME, with a read-only one, with LANG=C, TERM=dumb, closed streams, no TMPDIR, strange paths, "
-        "python -O, -W error and others.",
+        "Commands without HOME, with a read-only one, with LANG=C, TERM=dumb, closed streams, no TMPDIR, "
+        "strange paths, python -O, -W error and others.",
         "they work, or say why not in one line.",
         surroundings.run,
         count=10_000,
@@ -191,8 +193,8 @@ _ROWS = [
     ),
     Row(
         "mutants",
-        "One operator, comparison, number or condition of the contract, folder, disk, loop, checkpoint, decode and serve "
-        "packages is changed, and the tests of that package that `make test` has are run.",
+        "One operator, comparison, number or condition of the contract, folder, disk, loop, checkpoint, "
+        "decode and serve packages is changed, and the tests of that package that `make test` has are run.",
         "at least 90 % are caught; those that live are listed.",
         mutants.run,
         count=200,

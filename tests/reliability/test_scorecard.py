@@ -8,9 +8,6 @@ import time
 from pathlib import Path
 
 import pytest
-
-from chainrule.contract.kinds import _BUILT_IN
-from reliability import faults, kills, stops
 from reliability.__main__ import main
 from reliability.controls import BROKEN
 from reliability.frame import Control, Result, Row, Trial, run_control, run_row
@@ -18,6 +15,9 @@ from reliability.models import KINDS
 from reliability.page import PAGE, page, read
 from reliability.rows import ROWS
 from reliability.writers import COMMANDS, WRITERS, Writer
+
+from chainrule.contract.kinds import _BUILT_IN
+from reliability import faults, kills, stops
 
 CONTROLS = [(row, control) for row in ROWS.values() for control in row.controls]
 

@@ -23,6 +23,8 @@ from chainrule.serve.metrics import Meters
 
 MOST_BYTES = 1 << 20
 """The longest body of a request."""
+MOST_HEADER = 1 << 16
+"""The longest header of a request."""
 DEADLINE = 10.0
 """Seconds in which the header, and then the body, of a request should arrive."""
 PAGE_POLICY = (
@@ -92,6 +94,9 @@ class Guard:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         if self.closing:
             return _refused(503, "the server is shutting down", "server_error", {**_CLOSE, "Retry-After": "1"})
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > MOST_HEADER:
+            message = f"the header of a request has {MOST_HEADER:,} bytes at most"
+            return _refused(431, message, "invalid_request_error", _CLOSE)
         if sum(name == b"host" for name, _ in scope["headers"]) > 1:
             return _refused(400, "a request has one Host", "invalid_request_error")
         if _name(headers.get(b"host", "")) not in self.rules.hosts:

@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from chainrule.errors import ChainruleError, SettingsError
 from chainrule.serve.app import make_app
-from chainrule.serve.guard import DEADLINE, LOCAL, Guard, Rules
+from chainrule.serve.guard import DEADLINE, LOCAL, MOST_HEADER, Guard, Rules
 from chainrule.serve.models import Models
 
 DRAIN_SECONDS = 25.0
@@ -41,7 +41,18 @@ class ServeError(ChainruleError):
 
 
 class _Protocol(HttpToolsProtocol):
-    """HTTP with a deadline for the header of a request: one without an end would hold its connection for ever."""
+    """HTTP with bounds for the header of a request: one without an end would hold its connection, or all memory."""
+
+    _header_bytes: int | None = 0
+    """How much has come of a header that is not complete; None inside a body."""
+
+    def data_received(self, data: bytes) -> None:
+        if self._header_bytes is not None:
+            if self._header_bytes > MOST_HEADER:
+                self.transport.close()
+                return
+            self._header_bytes += len(data)
+        super().data_received(data)
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -52,11 +63,13 @@ class _Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._header_bytes = 0
         self._deadline.cancel()
         self._await_header()
 
     def on_headers_complete(self) -> None:
         self._deadline.cancel()
+        self._header_bytes = None
         super().on_headers_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
