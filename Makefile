@@ -6,7 +6,7 @@ DEV := .venv/.dev
 KERNELS := .venv/.kernels
 SITE := .venv/.site
 
-.PHONY: demo test test-slow check format docs site lock clean
+.PHONY: demo test test-slow check format docs site lock audit clean
 
 demo: $(DEMO)
 	rm -rf build/demo
@@ -42,6 +42,11 @@ lock: $(DEV)
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
 	  --constraint constraints.txt --override build/no-torch.txt $(addprefix --no-emit-package ,torch sympy mpmath networkx) \
 	  --extra dev pyproject.toml --output-file locked.txt
+
+# Known vulnerabilities of the versions in constraints.txt, which it asks pypi.org for: it needs a connection.
+audit:
+	test -x build/audit/bin/pip-audit || ($(PYTHON) -m venv build/audit && build/audit/bin/pip install --quiet pip-audit)
+	build/audit/bin/pip-audit --strict --disable-pip --no-deps --requirement constraints.txt
 
 clean:
 	rm -rf .venv build *.egg-info src/*.egg-info

@@ -93,7 +93,7 @@ def _check(trial: Trial, name: str, lm: Any, *, every: bool) -> int:
 
 
 def _is_double(lm: Any) -> bool:
-    """Whether a model computes in double precision, of numbers that are stored so; n-gram models store single ones."""
+    """Whether a model computes in double precision, of numbers that are stored so; n-gram models store single."""
     stored = [array.dtype for array in lm.tensors().values() if array.dtype.kind == "f"]
     return lm.dtype == "float64" and {*stored} <= {np.dtype(float)} and all(map(_is_double, lm.parts().values()))
 

@@ -126,7 +126,8 @@ _ROWS = [
         "Distributions over the next token, of 20 generated models of each smoothing method after every "
         "context of up to two tokens and random longer ones, and of every other sort of model after random "
         "ones.",
-        "they sum to one, within 1e-9 where numbers are stored in double precision and 1e-5 in single (n-grams are single).",
+        "they sum to one, within 1e-9 where numbers are stored in double precision and 1e-5 in single "
+        "(as n-gram models and networks store them).",
         distributions.run,
         count=300_000,
         small=2000,

@@ -27,6 +27,7 @@ include_patterns = [
     "examples/*/README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
 ]
 exclude_patterns = [".*", "build", "dist", "tests", "recipes", "docs/site", "**/build", "**/*.egg-info"]
 
@@ -98,7 +99,14 @@ navigation = {
             "docs/scaling-laws",
             "docs/speculative",
         ],
-        "Project": ["docs/decisions/README", "benchmarks/results/README", "CONTRIBUTING", "CHANGELOG"],
+        "Project": [
+            "docs/decisions/README",
+            "docs/reliability",
+            "benchmarks/results/README",
+            "CONTRIBUTING",
+            "SECURITY",
+            "CHANGELOG",
+        ],
     },
     "docs/course": {"": ["src/chainrule/course/lessons/*"]},
     "docs/cli/README": {"": ["docs/cli/*"]},

@@ -28,6 +28,7 @@ SHOWN = (
     "examples",
     "recipes",
     "benchmarks",
+    "reliability",
     "tests/contract",
     "tests/lectures",
     "tests/reliability",

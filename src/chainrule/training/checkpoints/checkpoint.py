@@ -91,9 +91,9 @@ def _read(folder: Path) -> Checkpoint:
         manifest = json.loads(path.read_bytes())
         if (manifest["format"], manifest["version"]) != (FORMAT, VERSION):
             raise DamagedFileError(f"{path}: not a manifest of version {VERSION} of {FORMAT}")
-        entries = {name: manifest["files"][name] for name in (STATE, TENSORS)}
+        entries = {name: dict(manifest["files"][name]) for name in (STATE, TENSORS)}
         sizes = dict(manifest.get(SHARDS, {}))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedFileError(f"{path}: damaged: {error}") from None
     for name, entry in entries.items():
         check_file(folder / name, entry, verify=True)
