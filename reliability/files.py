@@ -179,6 +179,19 @@ def _results(folder: Path) -> object:
     return read_finished(folder).to_json()
 
 
+LADDER = [{"kind": "ngram", "name": "bigram", "settings": {"order": 2}}, {"kind": "anygram"}]
+
+
+def _ladder(path: Path) -> object:
+    from chainrule.comparison.ladder import find_ladder
+
+    return find_ladder(str(path))
+
+
+def _table(path: Path) -> object:
+    return cr.load(path).tensors()
+
+
 def _run(folder: Path) -> object:
     return trained("elman", run=folder, steps=2, sample_every=1)
 
@@ -286,6 +299,11 @@ FORMATS = {
     "report": Format(
         ["c/compare.json"], lambda folder: _compare(folder / "c"), lambda folder: _report(folder / "c"), 1
     ),
+    "ladder": _one("ladder.json", _written(json.dumps(LADDER)), _ladder, 30),
+    "ladder in TOML": _one(
+        "ladder.toml", _written('[[model]]\nkind = "ngram"\nsettings = {order = 2}\n'), _ladder, 30
+    ),
+    "table in JSON": _one("table.json", _written('{"": {"i": 0.5, "we": 0.5}, "i": {"love": 1}}'), _table, 30),
     "run": Format(["r/run.json"], lambda folder: _run(folder / "r"), lambda folder: _run_record(folder / "r"), 30),
     "report of a run": Format(
         ["r/run.json", "r/metrics.jsonl"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
@@ -143,6 +144,19 @@ def test_a_body_over_a_megabyte_is_refused(server: Running) -> None:
     # without a length, it is counted as it comes
     response = httpx2.post(f"{server.address}/v1/completions", content=pieces(), timeout=30)
     assert response.status_code == 413
+
+
+def test_a_header_over_64_kilobytes_is_refused(server: Running) -> None:
+    found = post(server, "/v1/completions", {"prompt": "the", "max_tokens": 1}, padding="a" * 60_000)
+    assert found.status_code == 200
+    refused = post(server, "/v1/completions", {"prompt": "the"}, padding="a" * 70_000)
+    assert refused.status_code == 431
+    assert "65,536 bytes at most" in str(error_of(refused)["message"])
+    with socket.create_connection(("127.0.0.1", server.port), timeout=9) as endless:
+        with contextlib.suppress(OSError):  # it is cut off before all of it was sent
+            endless.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * (1 << 23))
+        with contextlib.suppress(ConnectionResetError):
+            assert endless.recv(1) == b""
 
 
 def test_another_address_needs_a_key(folders: dict[str, Path]) -> None:

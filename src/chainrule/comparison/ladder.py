@@ -104,7 +104,7 @@ def _read(chosen: str) -> Iterator[tuple[Kind, LadderEntry]]:
     except OSError as error:
         known = ", ".join([QUICK, STANDARD, FULL, *ladder_names()])
         raise ChainruleError(f"{chosen}: there is no such ladder ({error.strerror}): {known}, or a file") from None
-    except (ValueError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ChainruleError(f"{chosen}: the ladder cannot be read: {error}") from None
     if isinstance(content, dict):
         content = content.get("model", content.get("rung"))  # rung: the name of the tables in earlier versions

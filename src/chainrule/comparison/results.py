@@ -398,7 +398,7 @@ def read_comparison(out: Path) -> Comparison | None:
         asked = {"ladder": found.identity.get("ladder") or [], "curve": found.identity.get("curve") or []}
         whole = _is_of_type(asked["ladder"], list[dict[str, Any]]) and _is_of_type(asked["curve"], list[list[Any]])
         return found if whole and all("name" in one for one in asked["ladder"]) else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

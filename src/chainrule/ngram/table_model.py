@@ -203,7 +203,7 @@ def read_table(path: Path) -> Table:
     """Read a table from a JSON file: an object of rows by their contexts, and perhaps the setting "unseen"."""
     try:
         given = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, ValueError) as error:
+    except (ValueError, RecursionError) as error:
         raise ForeignFileError(f"{path}: not JSON ({error})") from None
     try:
         if not isinstance(given, dict):

@@ -228,7 +228,7 @@ def _curves(folder: Path, results: Sequence[Result]) -> dict[str, list[dict[str,
                 {"step": point["step"], "tokens": point["tokens"], **losses_in_bits(point)}
                 for point in metrics.get(HISTORY) or []
             ]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue  # a model that was moved away, or of an earlier version: the table has it all the same
         if points:
             found[one.name] = points

@@ -142,5 +142,5 @@ def _kind_and_settings(folder: Path) -> tuple[str, dict[str, Any]]:
     try:
         run = json.loads((folder / _RUN).read_text(encoding="utf-8"))
         return str(run["kind"]), dict(run["settings"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "", {}

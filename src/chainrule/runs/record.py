@@ -95,7 +95,7 @@ def read_record(run: Path) -> RunRecord:
             raise DamagedFileError(f"{path}: not version {VERSION} of {FORMAT}")
         later = {"source_tokenizer": None}  # records of earlier versions do not have it
         return RunRecord(**{field.name: {**later, **content}[field.name] for field in fields(RunRecord)})
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedFileError(f"{path}: damaged: {error}") from None
 
 

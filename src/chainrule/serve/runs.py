@@ -192,7 +192,7 @@ def _has_curves(metrics: Path, changed: int, size: int) -> bool:
         return False
     try:
         content = json.loads(metrics.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(content, dict) and bool(content.get(HISTORY))
 

@@ -444,5 +444,5 @@ def _earlier(out: Path, overwrite: bool) -> Scaling | None:
         cells, ngrams = ([Cell(**cell) for cell in content[name]] for name in ("cells", "ngrams"))
         of_text, batch = float(content["of_text"]), int(content["batch"])
         return Scaling(content["identity"], list(content["sizes"]), of_text, batch, cells, ngrams)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedFileError(f"{out / RECORD}: damaged: {error}") from None

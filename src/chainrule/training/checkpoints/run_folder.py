@@ -55,7 +55,7 @@ def _number(path: Path) -> str:
 def records_of(metrics: Path) -> Iterator[dict[str, Any]]:
     """Yield the records of metrics.jsonl; a line that was cut short by a crash is left out."""
     for line in metrics.read_text(encoding="utf-8", errors="replace").split("\n"):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             record = json.loads(line)
             if isinstance(record, dict):
                 yield record
