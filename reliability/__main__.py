@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from .frame import run_row
-from .page import keep
+from .page import keep, read, write_page
 from .rows import ROWS
 
 
@@ -17,7 +17,13 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--small", action="store_true", help="few tries of each; the page stays as it is")
     parser.add_argument("--seconds", type=float, default=600.0, help="end each row after so long [default: 600]")
     parser.add_argument("--seed", type=int, help="of the random numbers [default: the row's own]")
+    parser.add_argument(
+        "--page", action="store_true", help="only write the page anew, of the results that are kept"
+    )
     options = parser.parse_args(words)
+    if options.page:
+        write_page(read())
+        return 0
     names = list(ROWS) if options.rows in ([], ["all"]) else options.rows
     if unknown := [name for name in names if name not in ROWS]:
         parser.error(f"there is no row {unknown[0]!r}; there are: {', '.join(ROWS)}")

@@ -33,6 +33,11 @@ def keep(result: Result) -> None:
     results = read()
     results[result.row] = {**asdict(result), "date": datetime.now(UTC).date().isoformat()}
     RESULTS.write_text(json.dumps({name: results[name] for name in ROWS if name in results}, indent=1) + "\n")
+    write_page(results)
+
+
+def write_page(results: dict[str, dict[str, Any]]) -> None:
+    """Write the page of these results."""
     PAGE.write_text(page(results), encoding="utf-8")
 
 

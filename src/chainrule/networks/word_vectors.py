@@ -121,7 +121,8 @@ def _lines(path: Path) -> Iterator[bytes]:
 def _parsed(numbers: list[bytes], path: Path, line: int) -> np.ndarray:
     """Return the vector of a line, from its numbers as text."""
     try:
-        vector = np.asarray([float(number) for number in numbers], dtype=np.float32)
+        with np.errstate(over="ignore"):  # what is too large is infinite, and refused below
+            vector = np.asarray([float(number) for number in numbers], dtype=np.float32)
     except ValueError as error:
         raise VectorsError(f"{path}: line {line}: expected numbers behind the word: {error}") from None
     if not np.isfinite(vector).all():
