@@ -47,7 +47,7 @@ class Format:
     """Write them, and what belongs to them, into a folder."""
     read: Callable[[Path], object]
     """Read them from that folder, and use what was read."""
-    weight: int = 20
+    weight: float = 20
     """How often it is tried, beside others: what is read fast is tried more often."""
 
 
@@ -241,7 +241,7 @@ def _llama2c(folder: Path) -> None:
     (folder / "tokenizer.bin").write_bytes(struct.pack("<i", 8) + entries)
 
 
-def _one(name: str, make: Callable[[Path], object], read: Callable[[Path], object], weight: int = 20) -> Format:
+def _one(name: str, make: Callable[[Path], object], read: Callable[[Path], object], weight: float = 20) -> Format:
     """The format of a single file."""
     return Format([name], lambda folder: make(folder / name), lambda folder: read(folder / name), weight)
 
@@ -297,7 +297,10 @@ FORMATS = {
         ["c/compare.json"], lambda folder: _compare(folder / "c"), lambda folder: _results(folder / "c"), 30
     ),
     "report": Format(
-        ["c/compare.json"], lambda folder: _compare(folder / "c"), lambda folder: _report(folder / "c"), 1
+        ["c/compare.json"],
+        lambda folder: _compare(folder / "c"),
+        lambda folder: _report(folder / "c"),
+        0.2,
     ),
     "ladder": _one("ladder.json", _written(json.dumps(LADDER)), _ladder, 30),
     "ladder in TOML": _one(
@@ -309,7 +312,7 @@ FORMATS = {
         ["r/run.json", "r/metrics.jsonl"],
         lambda folder: _run(folder / "r"),
         lambda folder: _report(folder / "r"),
-        2,
+        0.5,
     ),
 }
 
@@ -405,7 +408,7 @@ def _prepare(
     folder = made_in.with_name(f"worker-{worker}")
     shutil.copytree(made_in, folder, dirs_exist_ok=True)
     names = [*formats, *answers]
-    weights = [FORMATS[name].weight if name in FORMATS else 6 for name in names]
+    weights = [FORMATS[name].weight if name in FORMATS else 3 for name in names]
 
     def attempt(number: int) -> tuple[str, str | None]:
         random = Random(f"{seed} {number}")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,7 @@ from reliability.rows import ROWS
 from reliability.writers import COMMANDS, WRITERS, Writer
 
 from chainrule.contract.kinds import _BUILT_IN
-from reliability import faults, kills, stops
+from reliability import faults, kills, limited, mutants, stops
 
 CONTROLS = [(row, control) for row in ROWS.values() for control in row.controls]
 
@@ -121,3 +124,39 @@ pathlib.Path(tempfile.gettempdir(), "left").write_text("")
 time.sleep(60)"""
     _, problem = stops.stop_once(tmp_path, [sys.executable, "-c", code], signal.SIGTERM, 1.0)
     assert problem is not None and problem.startswith(found)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of a fork while a library has threads
+def test_tries_that_crash_hang_or_take_too_much_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limited, "SECONDS", 0.3)
+
+    def prepare(worker: int) -> Callable[[int], tuple[str, str | None]]:
+        def attempt(number: int) -> tuple[str, str | None]:
+            if number == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            while number == 2:
+                pass
+            if number == 3:
+                bytearray(5 << 30)
+            return "fine", None
+
+        return attempt
+
+    trial = Trial(5, small=True)
+    limited.run_limited(trial, prepare)
+    assert trial.tries == {"fine": 2, "a crash": 1, "too late": 1, "an error": 1}
+    assert [problem.partition(": try ")[2].partition(":")[0] for problem in trial.lost] == [
+        "1",
+        "2 took more than 0.3 s",
+        "3",
+    ]
+
+
+def test_a_mutant_differs_from_its_source_in_one_place() -> None:
+    found = [*mutants.mutants("decode/top.py")]
+    assert len({(one.place, one.before) for one in found}) == len(found) > 20
+    plain = ast.unparse(ast.parse((mutants.SOURCE / "decode/top.py").read_text(encoding="utf-8"))).splitlines()
+    for one in found[::7]:
+        changed = mutants.mutated(one.file, one.place).splitlines()
+        assert len(changed) == len(plain)
+        assert sum(a != b for a, b in zip(changed, plain, strict=True)) == 1
