@@ -25,6 +25,8 @@ from .writers import COMMANDS, WRITERS, Writer
 
 ROOT = Path(__file__).parents[1]
 SOURCE = Path(__file__).with_name("fault_injection.c")
+SMALL = ["model folder", "mixture", "checkpoint", "ids of words", "arpa", "report", "spill"]
+"""The writers of a small run."""
 MODES = {"once": 1, "forever": 2, "short": 3, "killed": 4}
 
 
@@ -32,6 +34,7 @@ def run(trial: Trial) -> None:
     """Inject faults in a process in which the library is preloaded; `count` is the most of each writer and mode."""
     seconds = trial.ends - time.monotonic()
     told = {"most": trial.count, "only": [*trial.only], "control": trial.control, "seconds": min(seconds, 1e9)}
+    told["small"] = trial.small
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "fault_injection.so"
         subprocess.run([str(compiler()), "-shared", "-fPIC", "-O1", SOURCE, "-o", library, "-ldl"], check=True)
@@ -62,7 +65,7 @@ def compiler() -> str | None:
 def inject(trial: Trial) -> None:
     """Let each operation of each writer fail in each way, in this process's children."""
     writers = {writer.name: writer for writer in [*WRITERS, *COMMANDS]}
-    for name in trial.chosen(list(writers)):
+    for name in trial.chosen(SMALL if trial.small and not trial.only else list(writers)):
         writer = writers[name]
         _operations(writer)  # the first time there is more to do: what is compiled or cached
         total = _operations(writer)
@@ -148,7 +151,7 @@ def _judged(writer: Writer, folder: Path, code: int, said: str) -> str | None:
 
 if __name__ == "__main__":
     asked = json.loads(sys.argv[1])
-    injected = Trial(asked["most"], seconds=asked["seconds"], only=asked["only"])
+    injected = Trial(asked["most"], seconds=asked["seconds"], small=asked["small"], only=asked["only"])
     with broken(asked["control"]):
         inject(injected)
     print(json.dumps([injected.tries, injected.lost]))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
-import sys
+import socket
 import tempfile
 import threading
 import time
@@ -40,24 +41,28 @@ def run(trial: Trial) -> None:
         with server(str(Path(folder) / "m"), "--queue", "16", program=program) as (port, process):
             tally = load(port, requests, CONNECTIONS, seconds)
             _judge(trial, "requests", tally)
-            began = time.monotonic()
-            thread = threading.Thread(target=_load_quietly, args=(port, requests))
-            thread.start()
+            clients = [threading.Thread(target=_ask_until_gone, args=(port, one)) for one, _ in requests]
+            for client in clients:
+                client.start()
             time.sleep(0.5)
+            began = time.monotonic()
             process.send_signal(signal.SIGTERM)
             code = process.wait(DRAIN_SECONDS + 30)
             took = time.monotonic() - began
-            thread.join()
+            for client in clients:
+                client.join()
             problem = f"exit code {code} after {took:.0f} s" if code or took > DRAIN_SECONDS + 10 else None
             trial.note("stops under load", problem)
 
 
-def _load_quietly(port: int, requests: list[Request]) -> None:
-    """Send requests until the server goes away."""
-    try:
-        load(port, requests, 4, 3.0)
-    except Exception as error:  # the connection ends with the server
-        print(f"  (the clients ended with {type(error).__name__})", file=sys.stderr)
+def _ask_until_gone(port: int, request: bytes) -> None:
+    """Send a request again and again, on new connections, until the server is gone."""
+    with contextlib.suppress(OSError):
+        while True:
+            with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+                connection.sendall(request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
+                while connection.recv(1 << 16):
+                    pass
 
 
 def _judge(trial: Trial, sort: str, tally: Tally) -> None:

@@ -27,7 +27,7 @@ def run(trial: Trial) -> None:
     for seed in seeds:
         if trial.is_over:
             return
-        some = kinds if not trial.small else ["ngram", "lstm", "transformer", "mixture"]
+        some = kinds if not trial.small else ["ngram", "lstm"]
         found = [_answers(some, seed, threads, trial.control) for threads in THREADS]
         for kind, what in product(some, found[0][some[0]] if some else ()):
             one, other = (answers[kind].get(what) for answers in found)
