@@ -94,6 +94,8 @@ class Row:
     seed: int = 1
     tolerated: float = 0.0
     """The share of the tries that may be lost."""
+    size: str = ""
+    """What a full run tries, where `count` is not the number of tries."""
 
 
 @dataclass

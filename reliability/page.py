@@ -21,10 +21,11 @@ row of the table from its seed and writes this page; `python -m reliability all 
 product is mended.
 
 A *try* is one kill, one fault, one changed file, one comparison. A *control* is the same row with something broken
-in chainrule: the row must find it, or it would show nothing.
+in chainrule: the row must find it, or it would show nothing. A run that is ended early (`--seconds`) has fewer
+tries than a full one; both numbers are here.
 
-| row | tries | survived | lost | controls found | seed | seconds | date |
-| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |
+| row | tries | of a full run | survived | lost | controls found | seed | seconds | date |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |
 """
 
 
@@ -51,18 +52,21 @@ def page(results: dict[str, dict[str, Any]]) -> str:
     lines, parts = [], []
     for name, row in ROWS.items():
         kept = results.get(name)
-        lines.append(_line(name, kept))
+        lines.append(_line(row, kept))
         parts.append(_part(row, kept))
     return HEAD + "\n".join(lines) + "\n\n" + "\n".join(parts)
 
 
-def _line(name: str, kept: dict[str, Any] | None) -> str:
+def _line(row: Row, kept: dict[str, Any] | None) -> str:
+    name, full = row.name, row.size or f"{row.count:,}"
     if kept is None:
-        return f"| [{name}](#{name}) | not run yet | | | | | | |"
+        return f"| [{name}](#{name}) | not run yet | {full} | | | | | | |"
     found = sum(1 for problems in kept["controls"].values() if problems)
     cells = [
         f"[{name}](#{name})",
-        *(f"{number:,}" for number in (kept["tries"], kept["tries"] - kept["lost"], kept["lost"])),
+        f"{kept['tries']:,}",
+        full,
+        *(f"{number:,}" for number in (kept["tries"] - kept["lost"], kept["lost"])),
         f"{found} of {len(kept['controls'])}",
         f"{kept['seed']}",
         f"{kept['seconds']:.0f}",

@@ -47,6 +47,7 @@ _ROWS = [
             Control("the old folder is deleted first", ["model folder"], 10**9),
         ],
         needs=faults.needs,
+        size="every operation",
     ),
     Row(
         "sync-order",
@@ -120,6 +121,7 @@ _ROWS = [
         count=10_000,
         small=60,
         controls=[Control("invalid UTF-8 is taken for text", ["invalid: FF", "invalid: FE"], 4)],
+        size="every text and tokenizer",
     ),
     Row(
         "distributions",
@@ -132,6 +134,7 @@ _ROWS = [
         count=300_000,
         small=2000,
         controls=[Control("probabilities leak", ["kneser-ney", "laplace"], 100)],
+        size="20 models of each method, 10,000 contexts of others",
     ),
     Row(
         "equivalences",
@@ -152,6 +155,7 @@ _ROWS = [
         count=10_000,
         small=300,
         controls=[Control("discounts are too small", [references.KENLM], 20)],
+        size="10,000 sentences, and tests",
     ),
     Row(
         "api-abuse",
@@ -172,6 +176,7 @@ _ROWS = [
         count=1,
         small=1,
         controls=[Control("random numbers are not seeded")],
+        size="60 seconds",
     ),
     Row(
         "strange-surroundings",
@@ -179,7 +184,7 @@ _ROWS = [
         "strange paths, python -O, -W error and others.",
         "they work, or say why not in one line.",
         surroundings.run,
-        count=10_000,
+        count=len(surroundings.COMMANDS) * len(surroundings.SURROUNDINGS),
         small=4,
         controls=[Control("output must be encodable", ["ASCII output"], 9)],
     ),
