@@ -43,7 +43,7 @@ lock: $(DEV)
 	  --constraint constraints.txt --override build/no-torch.txt $(addprefix --no-emit-package ,torch sympy mpmath networkx) \
 	  --extra dev pyproject.toml --output-file locked.txt
 
-# Known vulnerabilities of the versions in constraints.txt, which it asks pypi.org for: it needs a connection.
+# Known vulnerabilities of the versions in constraints.txt, from the index of packages: it needs a connection.
 audit:
 	test -x build/audit/bin/pip-audit || ($(PYTHON) -m venv build/audit && build/audit/bin/pip install --quiet pip-audit)
 	build/audit/bin/pip-audit --strict --disable-pip --no-deps --requirement constraints.txt
