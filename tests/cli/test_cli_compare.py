@@ -20,6 +20,7 @@ from chainrule.comparison.measured_training import MeasuredTraining
 from chainrule.comparison.results import read_comparison
 from chainrule.contract import kinds
 from chainrule.contract.kinds import LadderEntry, find_kind
+from chainrule.errors import ModelError
 
 from .running import Fails, Run, on_terminal, strict_json
 
@@ -386,8 +387,11 @@ def test_networks_share_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -
     now[0] = 50.0
     budget.took(first, 30.0)  # measuring took 12 s where 2 were expected: now 7 are
     assert budget.within(large, []).settings["minutes"] * 60 == pytest.approx(50 - 3 * 7, abs=0.01)
-    now[0] = 500.0
+    now[0] = 105.0  # 5 s late
     assert budget.within(large, []).settings["minutes"] * 60 == pytest.approx(1.0, abs=0.01)
+    now[0] = 500.0
+    with pytest.raises(ModelError, match="the 2 minutes were over before its turn"):
+        budget.within(large, [])
     assert budgets.TimeBudget(None).within(large, []) is large
 
 

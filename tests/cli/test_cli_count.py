@@ -91,7 +91,7 @@ def test_as_many_as_after_a_training(run: Run, tmp_path: Path) -> None:
     for lm, others in ((masked, {"width": 8, "heads": 2, "layers": 1}), (labelled, sizes)):
         words = [word for name, value in others.items() for word in ("--set", f"{name}={value}")]
         (found,) = run(
-            "count", lm.kind, *words, "--labels", 2, "--vocab-size", lm.tokenizer.vocab_size, "--json"
+            "count", lm.kind, *words, "--label-count", 2, "--vocab-size", lm.tokenizer.vocab_size, "--json"
         ).json
         assert found["parameters"] == lm.metrics["parameters"]
 

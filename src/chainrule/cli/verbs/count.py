@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     shell_complete=names_from("chainrule.contract.kinds:kind_names"),
 )
 @opt.option("--vocab-size V", "Tokens of the vocabulary.", type=click.IntRange(2), default=10_000)
-@opt.option("--labels N", "Labels of a classifier, tags of a tagger.", type=click.IntRange(1), default=10)
+@opt.option("--label-count N", "Labels of a classifier, tags of a tagger.", type=click.IntRange(1), default=10)
 @opt.option("--set KEY=VALUE...", "A setting, of the kinds that have it; repeatable.", name="settings")
 @opt.option("--orders FROM-TO", "Count for each of these orders, such as 2-6, of the kinds that have one.")
 @opt.option(
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def count(
     kinds: tuple[str, ...],
     vocab_size: int,
-    labels: int,
+    label_count: int,
     settings: tuple[str, ...],
     orders: str | None,
     lengths: str | None,
@@ -67,7 +67,7 @@ def count(
         _count_by_length(kinds, vocab_size, given, _range(lengths, "--lengths", "64-1024"), as_json=as_json)
         return
     every = [
-        [_counted(kind, vocab_size, labels, given, order, kinds) for kind in kinds]
+        [_counted(kind, vocab_size, label_count, given, order, kinds) for kind in kinds]
         for order in (_orders(orders) if orders is not None else [None])
     ]
     if as_json:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator
@@ -64,6 +65,10 @@ def close_scratch_files() -> None:
     for file in list(_files):
         with suppress(OSError):
             file.close()
+    # a signal may come after a file is made, and before it is known here
+    for left in Path(tempfile.gettempdir()).glob(f"{_own_prefix()}*"):
+        with suppress(OSError):
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 def sweep_scratch(below: Path | None = None) -> None:
