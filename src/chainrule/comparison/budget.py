@@ -26,7 +26,7 @@ _MIXING = 2.0  # the time to mix and measure a mixture, in that to measure a net
 _LEAST_SECONDS = 1.0  # a network whose turn comes in time gets at least that much
 LATE_SECONDS = 10.0
 """After the end of the time, in which a network may still begin: a short comparison has a network too."""
-_MULTIPLES = {"": 1.0, "k": 1e3, "M": 1e6, "B": 1e9}
+_MULTIPLES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9}
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class EqualBudget:
     def parse(cls, text: str) -> EqualBudget:
         """Parse a budget.
 
-        >>> EqualBudget.parse("tokens=2M"), EqualBudget.parse("flops=1e15")
-        (EqualBudget(unit='tokens', amount=2000000.0), EqualBudget(unit='flops', amount=1000000000000000.0))
+        >>> EqualBudget.parse("tokens=200K"), EqualBudget.parse("flops=1e15")
+        (EqualBudget(unit='tokens', amount=200000.0), EqualBudget(unit='flops', amount=1000000000000000.0))
         """
         unit, _, amount = text.partition("=")
-        found = re.fullmatch(r"(\d+\.?\d*(?:e\+?\d+)?)([kMB]?)", amount)
+        found = re.fullmatch(r"(\d+\.?\d*(?:e\+?\d+)?)([kmb]?)", amount.lower())
         if unit not in get_args(Unit) or not found:
             units = ", ".join(f"{one}=N" for one in get_args(Unit))
             raise SettingsError(f"a budget is {units} (a number such as 500, 2M or 1e15), not {text!r}")
