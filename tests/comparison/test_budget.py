@@ -38,8 +38,12 @@ def compared(ladder: Path, out: Path, **options: object) -> Comparison:
 
 def test_budgets_are_parsed() -> None:
     assert EqualBudget.parse("steps=1000") == EqualBudget("steps", 1000)
-    assert EqualBudget.parse("parameters=1.5M") == EqualBudget("parameters", 1.5e6)
-    for wrong in ("steps", "steps=", "hours=3", "tokens=-1", "flops=1e999", "tokens=0.5", "tokens=2m"):
+    assert (
+        EqualBudget.parse("parameters=1.5M")
+        == EqualBudget.parse("parameters=1.5m")
+        == EqualBudget("parameters", 1.5e6)
+    )
+    for wrong in ("steps", "steps=", "hours=3", "tokens=-1", "flops=1e999", "tokens=0.5", "tokens=2mm"):
         with pytest.raises(SettingsError, match="a budget"):
             EqualBudget.parse(wrong)
 
