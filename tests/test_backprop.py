@@ -125,7 +125,7 @@ def test_the_commands_run_and_print_what_the_page_shows(
     (shown,) = blocks("text")
     # figures may differ in their last digits from machine to machine
     assert without_figures(printed["explain"]) == without_figures(shown)
-    assert "p(cats | <s> i love) = 0.69" in printed["explain"]
+    assert "p(cats | <s> i love) = 0.693" in printed["explain"]
     drawn = Path("toy.svg").read_text(encoding="utf-8")
     assert without_figures(drawn) == without_figures((ROOT / "docs" / "pictures" / "feedforward.svg").read_text())
 

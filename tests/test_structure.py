@@ -86,7 +86,6 @@ INSIDE = {
         "engines",
         "examples",
         "base",
-        "beginning",
         "planning",
         "loop",
         "train",

@@ -160,14 +160,3 @@ def test_what_cannot_be_a_base_is_refused(tmp_path: Path) -> None:
         cr.train("elman", "one line\nand another", base="auto", tokenizer="char", **small)
     with pytest.raises(SettingsError, match="leave out base or pretrained"):
         TransformerSettings(base="auto", pretrained="somewhere")
-
-
-@pytest.mark.parametrize("engine", ["torch", "tape"])
-def test_a_network_without_a_base_begins_with_the_unigram(engine: str) -> None:
-    given: dict[str, Any] = {"tokenizer": "word", "valid": HELD_OUT}
-    unigram = cr.train("ngram", LINES, order=1, smoothing="laplace", **given)
-    begun = cr.train(
-        "elman", LINES, engine=engine, steps=1, learning_rate=1e-9, batch=64, tied=False, **SMALL, **given
-    )
-    losses = [cr.evaluate(one, HELD_OUT).nats for one in (begun, unigram)]
-    assert losses[0] == pytest.approx(losses[1], abs=0.05)  # the weights of the last layer are not 0

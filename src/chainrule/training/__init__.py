@@ -10,7 +10,6 @@ In reading order:
     examples.py       what a network learns from: a text, or sources and their targets
     tuning.py         prompts and their replies, for a model that was trained on text before
     base.py           n-gram models that a network is trained on top of
-    beginning.py      the last layer of a new network
     layouts.py        how a text is cut into rows, batches and epochs
     objectives.py     what a network is trained to predict: from rows of a text to inputs and targets
     shown_batch.py    one batch as tokens, to look at

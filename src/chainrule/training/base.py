@@ -12,6 +12,7 @@ held-out text, and of the finished model, is counted on the whole training text.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -126,6 +127,13 @@ def on_base(model: Any, base: Base | None) -> Any:
         return model
     mix = import_object("chainrule.mixtures.mix:mix")  # mixtures stand above training: they hold what it trained
     return mix([model, base.lm], weights=[1.0, 1.0], form="log-linear")
+
+
+def begin_at_base(tensors: Mapping[str, np.ndarray]) -> None:
+    """Let the logits be 0, by the weights of the last layer; a table that is tied to the head stays as it is."""
+    for name in ("head.weight", "projection.weight"):
+        if name in tensors:
+            tensors[name][...] = 0
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,7 @@ from chainrule.system.progress import SILENT
 from chainrule.system.threads import paying_threads
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import parse_tokenizer
-from chainrule.training.base import base_folder, base_for, base_texts, on_base
-from chainrule.training.beginning import begin_at_base, begin_at_unigram
+from chainrule.training.base import base_folder, base_for, base_texts, begin_at_base, on_base
 from chainrule.training.checkpoints.checkpoint import Checkpoints
 from chainrule.training.checkpoints.run_folder import EARLIER, HISTORY, LAST
 from chainrule.training.engines.base import Engine, Fill
@@ -147,8 +146,6 @@ class NetworkKind:
                 weight_VD[vectors.ids_N] = vectors.matrix_ND / scale
             if data.base is not None:
                 begin_at_base(model.tensors())
-            elif begun is None and data.sources is None:
-                begin_at_unigram(model.tensors(), data.train.ids)
             return model
 
         return engine.build(with_vectors, settings, data)
