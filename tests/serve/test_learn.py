@@ -83,7 +83,7 @@ def test_code_is_not_run(learning: Running, tmp_path: Path) -> None:
     assert refused.status_code == 400 and "answers.py" in refused.json()["error"]["message"]
     made = tmp_path / "made"
     found = checked(learning, answer=f"__import__('pathlib').Path({str(made)!r}).touch()").json()
-    assert (found["state"], found["message"]) == ("wrong", "expected a number, found str")
+    assert (found["state"], found["message"]) == ("wrong", "expected a number, found str: write it without quotes")
     assert not made.exists()
 
 
