@@ -165,3 +165,16 @@ def test_any_two_models_have_an_interval_of_their_own(tmp_path: Path) -> None:
     assert read == found and read.difference("unigram", "bigram") is None
     with pytest.raises(ChainruleError, match="no model tetragram in the comparison: it has unigram, bigram"):
         found.difference("tetragram", "bigram")
+
+
+def test_less_of_a_large_text_is_held_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chainrule.comparison.compare._HELD_OUT", 100)
+    lines = [f"i love cats, the {number}th time" for number in range(400)]
+    options: dict[str, Any] = {"tokenizer": cr.TokenizerChoice("char"), "ladder": "quick", "kinds": ["ngram"]}
+    many = cr.compare("\n".join(lines), tmp_path / "lines", split="line", minutes=4, **options)
+    assert many.results and 200 < (tmp_path / "lines" / "test.txt").stat().st_size < 800
+    (tmp_path / "files").mkdir()
+    for number in range(25):
+        (tmp_path / "files" / f"{number}.txt").write_text("\n".join(f"{line}, file {number}" for line in lines))
+    few = cr.compare(cr.Corpus.open(tmp_path / "files"), tmp_path / "few", split="file", minutes=4, **options)
+    assert few.results and (tmp_path / "few" / "test.txt").stat().st_size > 10_000  # whole documents

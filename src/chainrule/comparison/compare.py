@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from chainrule.comparison.surprisals import SURPRISALS, read_sizes, read_surpris
 from chainrule.contract.data import TrainingData
 from chainrule.contract.kinds import HeldOut, LadderEntry
 from chainrule.contract.lm import Context
-from chainrule.errors import ChainruleError, FolderError
+from chainrule.errors import ChainruleError, CorpusError, FolderError
 from chainrule.evaluation.intervals import FEWEST, among, drawn_bits_per_byte, drawn_means, middle_of, per_document
 from chainrule.folder import MANIFEST, to_json
 from chainrule.runs.prepare import TokenizerChoice, split_off
@@ -50,6 +51,9 @@ from chainrule.tokens.ids import Encoded
 
 SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
 
+_HELD_OUT = 64 << 10
+"""Bytes that tune, and as many that measure, for each minute: of more, networks would be measured longer than
+trained."""
 _SCORED_PER_SECOND = 20_000
 """Tokens that a small network may score on two cores: a first guess at how long measuring takes."""
 
@@ -115,7 +119,12 @@ def compare(
     with holding(out), scratch_folder() as scratch:
         examples, *given = (None if one is None else as_examples(first, one) for one in (corpus, valid, test))
         of_own: Any = dict(zip(("valid", "test"), given, strict=True))
-        parts: dict[str, Any] = split_off(examples, of_own, SHARES, scratch, by=split, seed=seed, progress=progress)
+        divide = partial(split_off, examples, of_own, folder=scratch, by=split, seed=seed, progress=progress)
+        parts: dict[str, Any]
+        try:
+            parts = divide(shares_within(minutes, examples.size() if isinstance(examples, Corpus) else None))
+        except CorpusError:  # a few large documents: one of them is more than such a share
+            parts = divide(SHARES)
         chosen = tokenizer or TokenizerChoice(first.tokenizer)
         the_tokenizer, encoded, sources = encode_examples(first, parts, chosen, source_tokenizer, scratch, progress)
         data = TrainingData(
@@ -148,6 +157,20 @@ def compare(
         finished = _with_intervals(comparison, text, out, seed)
         finished.write(out)
     return finished
+
+
+def shares_within(minutes: float | None, size: int | None) -> dict[str, float]:
+    """Return the shares of a text of `size` bytes: a tenth tunes and a tenth measures; less of a large text.
+
+    >>> shares_within(4, 1_000_000) == SHARES
+    True
+    >>> {name: round(share, 3) for name, share in shares_within(4, 20_000_000).items()}
+    {'train': 0.974, 'valid': 0.013, 'test': 0.013}
+    """
+    if minutes is None or not size:
+        return SHARES
+    share = min(SHARES["test"], _HELD_OUT * max(minutes, 2.0) / size)
+    return {"train": 1 - 2 * share, "valid": share, "test": share}
 
 
 def _check_options(
