@@ -8,7 +8,6 @@ import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ from chainrule.comparison.surprisals import SURPRISALS, read_sizes, read_surpris
 from chainrule.contract.data import TrainingData
 from chainrule.contract.kinds import HeldOut, LadderEntry
 from chainrule.contract.lm import Context
-from chainrule.errors import ChainruleError, CorpusError, FolderError
+from chainrule.errors import ChainruleError, FolderError
 from chainrule.evaluation.intervals import FEWEST, among, drawn_bits_per_byte, drawn_means, middle_of, per_document
 from chainrule.folder import MANIFEST, to_json
 from chainrule.runs.prepare import TokenizerChoice, split_off
@@ -119,12 +118,8 @@ def compare(
     with holding(out), scratch_folder() as scratch:
         examples, *given = (None if one is None else as_examples(first, one) for one in (corpus, valid, test))
         of_own: Any = dict(zip(("valid", "test"), given, strict=True))
-        divide = partial(split_off, examples, of_own, folder=scratch, by=split, seed=seed, progress=progress)
-        parts: dict[str, Any]
-        try:
-            parts = divide(shares_within(minutes, examples.size() if isinstance(examples, Corpus) else None))
-        except CorpusError:  # a few large documents: one of them is more than such a share
-            parts = divide(SHARES)
+        shares = shares_within(minutes, examples.size() if isinstance(examples, Corpus) else None)
+        parts: dict[str, Any] = split_off(examples, of_own, shares, scratch, by=split, seed=seed, progress=progress)
         chosen = tokenizer or TokenizerChoice(first.tokenizer)
         the_tokenizer, encoded, sources = encode_examples(first, parts, chosen, source_tokenizer, scratch, progress)
         data = TrainingData(
