@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -54,3 +57,13 @@ def test_weights_are_drawn(run: Run, fails: Fails, tmp_path: Path) -> None:
     assert (ran.code, ran.err) == (0, "")
     assert ">love</text>" in picture.read_text(encoding="utf-8")
     assert "--svg FILE where" in fails("inspect", folder, "--heat", "embedding.weight")
+
+
+def test_a_picture_is_drawn_although_the_reader_of_the_table_has_gone(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)  # as `| head` does, once it has its lines
+    command = [sys.executable, "-m", "chainrule", "positions", "--svg", str(tmp_path / "a.svg")]
+    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert (tmp_path / "a.svg").exists()

@@ -309,16 +309,18 @@ def emit(as_json: bool, value: Any, *parts: Part, style: str = "bold") -> None:
         show(console(), parts, style=style)
 
 
-def draw(path: str | None, picture: Callable[[], str], *, quiet: bool) -> None:
-    """Write a picture, the text of an SVG file, to `path` if there is one, and say so unless `quiet`."""
+def draw(path: str | None, picture: Callable[[], str]) -> list[str]:
+    """Write a picture, the text of an SVG file, to `path` if there is one; return the line that says so.
+
+    The picture comes before what is printed, which may end early, as in `| head`; its line comes last.
+    """
     from chainrule.system.disk import replaced_file
 
     if path is None:
-        return
+        return []
     with replaced_file(Path(path)) as file:
         file.write(picture().encode())
-    if not quiet:
-        say(console(), f"the picture is in {path}")
+    return [f"the picture is in {path}"]
 
 
 def intrinsic(lm: Any, texts: Sequence[str]) -> str:

@@ -108,7 +108,7 @@ def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -
         model = opt.load_model(folder, options, loaded_as)
         results += [(folder, text, measure(model, one, progress=progress, **how)) for text, one in texts.items()]
     by_folder = [(folder, measured) for folder, _, measured in results]
-    output.draw(options["plot"], lambda: import_object(task.plot or "")(by_folder), quiet=True)
+    output.draw(options["plot"], lambda: import_object(task.plot or "")(by_folder))
     if as_json and len(texts) == 1:
         output.print_measured(by_folder)
     elif as_json:

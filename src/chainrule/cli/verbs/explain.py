@@ -74,6 +74,8 @@ def diagnose(folders_and_text: tuple[str, ...], prompt: str | None, as_json: boo
     if options["out"] is not None:
         with replaced_file(Path(options["out"])) as file:
             file.writelines(to_json(line).encode() + b"\n" for line in lines)
+    named = {"": found[folders[0]]} if len(found) == 1 else found
+    drawn = draw(options["svg"], lambda: gradients_picture(named))
     screen = console()
     for line in lines if as_json else ():
         echo_json(line)
@@ -83,8 +85,7 @@ def diagnose(folders_and_text: tuple[str, ...], prompt: str | None, as_json: boo
         show(screen, one.parts(screen.width))
         if len(found) > 1:
             screen.print()
-    named = {"": found[folders[0]]} if len(found) == 1 else found
-    draw(options["svg"], lambda: gradients_picture(named), quiet=as_json)
+    show(screen, () if as_json else drawn)
 
 
 @click.command(short_help="Show how the model in DIR predicts a token of a text.")
@@ -137,9 +138,8 @@ def explain(
         if not isinstance(found, NetworkExplanation):
             raise click.UsageError("--head is for Transformers; a model without a network has no attention")
         drawn = found.head(*options["head"])
+    said = [] if svg is None else draw(svg, drawn.svg)
     if as_json:
         print_json(found.record() | ({} if drawn is found else {"attention": [drawn.record()]}))
     else:
-        show(console(), drawn.parts())
-    if svg is not None:
-        draw(svg, drawn.svg, quiet=as_json)
+        show(console(), [*drawn.parts(), *said])

@@ -12,7 +12,17 @@ import click
 
 import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.output import console, draw, number, print_json, print_table, say, show_table, terminal_progress
+from chainrule.cli.output import (
+    console,
+    draw,
+    number,
+    print_json,
+    print_table,
+    say,
+    show,
+    show_table,
+    terminal_progress,
+)
 from chainrule.cli.verbs.suggest import print_suggestions
 from chainrule.errors import ModelError
 from chainrule.system.display import cell
@@ -155,7 +165,7 @@ def _draw(folder: str, heat: str | None, heat_rows: str | None, svg: str | None)
 
     if heat is None or svg is None:
         raise click.UsageError("--heat NAME says which array to draw, and --svg FILE where")
-    draw(svg, lambda: weights_picture(cr.load(folder), heat, heat_rows), quiet=False)
+    show(console(), draw(svg, lambda: weights_picture(cr.load(folder), heat, heat_rows)))
 
 
 def _next(lm: cr.LanguageModel, prompt: str, top: int, heal: bool) -> list[dict[str, Any]]:

@@ -34,5 +34,5 @@ def positions(kinds: tuple[str, ...], length: int, width: int, svg: str | None, 
 
     found = [table_of(kind, length, width) for kind in kinds or KINDS]
     rows = [[one.kind, number(one.largest), number(one.nearest), f"{one.shift:.1e}"] for one in found]
-    emit(as_json, [one.to_json() for one in found], ResultTable(HEADINGS, rows))
-    draw(svg, lambda: positions_picture(found), quiet=as_json)
+    drawn = draw(svg, lambda: positions_picture(found))
+    emit(as_json, [one.to_json() for one in found], ResultTable(HEADINGS, rows), *drawn)

@@ -68,7 +68,7 @@ def probe(folders: tuple[str, ...], ask: str, svg: str | None, as_json: bool, **
         points = {name: [(float(one.gap), one.probability) for one in each] for name, each in found.items()}
     rows = [[name, *(number(value, 3) for _, value in curve)] for name, curve in points.items()]
     values = {name: [asdict(one) for one in each] for name, each in found.items()}
-    emit(as_json, values, ResultTable(["model", *names], rows), said)
     x, y = zip(*(at for curve in points.values() for at in curve), strict=True)
     axes = linear_axis(across, x), linear_axis(up, y if is_by_position else [0, 1])
-    draw(svg, lambda: curves_picture(title, [*points.items()], *axes), quiet=as_json)
+    drawn = draw(svg, lambda: curves_picture(title, [*points.items()], *axes))
+    emit(as_json, values, ResultTable(["model", *names], rows), said, *drawn)

@@ -106,6 +106,7 @@ def _large_models(svg: str | None, as_json: bool) -> None:
         figures = _short(one.tokens), ratio, known, _short(one.enough_tokens), _short(one.best_parameters)
         rows.append([one.name, one.creators, str(one.year), size, *figures])
     headings = ["model", "creators", "year", "N", "D", "D/N", "6 N D", "20 N", "N for the same 6 N D"]
+    drawn = draw(svg, draw_large_models)
     emit(
         as_json,
         [one.to_json() for one in LARGE_MODELS],
@@ -113,8 +114,8 @@ def _large_models(svg: str | None, as_json: bool) -> None:
         "N: parameters; D: tokens of training text; 6 N D: operations, about; ?: not published, but reported",
         f"Chinchilla's rule: {TOKENS_PER_PARAMETER:g} tokens for each parameter. 20 N: the tokens it asks for; "
         "the last column: the size that it gives for the same operations",
+        *drawn,
     )
-    draw(svg, draw_large_models, quiet=as_json)
 
 
 def _short(amount: float | None) -> str:

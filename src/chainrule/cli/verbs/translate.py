@@ -83,7 +83,7 @@ def translate(folder: str, texts: tuple[str, ...], nbest: int, as_json: bool, **
         _print(source, best, number, nbest, as_json)
         if picture is not None and len(found) < _MOST_PICTURES and best[0].ids:
             found.append((source, best[0]))
-    draw(picture, lambda: _picture(lm, found), quiet=True)
+    draw(picture, lambda: _picture(lm, found))
 
 
 def _sources(
