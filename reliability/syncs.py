@@ -42,8 +42,8 @@ def _unsynced(writer: Writer, *, exchanges: bool) -> list[str]:
         renamed.difference_update([path for path in renamed if path.stat().st_ino == stat.st_ino])
 
     def look(new: Any, place: Any) -> None:
-        if Path(place).name.startswith("."):  # put aside
-            return
+        if Path(place).name.startswith(".") or Path(name) not in Path(place).parents:
+            return  # put aside, or made to be written: a model is trained when it is first asked for
         for path in [Path(new), *Path(new).rglob("*")]:
             stat = path.stat()
             if synced.get(stat.st_ino) != _content(stat):
