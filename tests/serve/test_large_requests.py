@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import random
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +19,11 @@ from benchmarks.serve.load import server as started
 from tests.serve.serving import Running, run_async
 
 import chainrule as cr
-from chainrule.serve.api import pieces
+from chainrule.serve import run
+from chainrule.serve.api import pieces, tasks
 from chainrule.serve.batching.requests import PAUSE
 from chainrule.serve.batching.scheduler import Scheduler
+from chainrule.serve.models import Models
 
 LETTERS = "".join(random.Random(0).choices("abcdefghij", k=900_000))
 WORDS = "the cat sat on the mat and the dog saw the cat "
@@ -147,3 +151,27 @@ def test_short_work_does_not_wait_for_long_work(models: dict[str, cr.LanguageMod
 
     run_async(both())
     assert ended == [3, 50]
+
+
+def test_texts_of_a_task_are_read_in_groups() -> None:
+    texts = ["a" * 4000] * 3 + ["b"] * 40 + ["c" * 50_000]
+    groups = [*tasks._groups(texts)]
+    assert [text for group in groups for text in group] == texts
+    assert all(len(group) <= 32 and (len(group) == 1 or sum(map(len, group)) <= 10_000) for group in groups)
+    assert len(groups) == 4 and not [*tasks._groups([])]
+
+
+def test_the_collector_of_garbage_passes_over_what_was_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stops all threads while it looks through what libraries and models hold."""
+    frozen: list[int] = []
+
+    def note(self: run._Server, sockets: list[socket.socket]) -> None:
+        frozen.append(gc.get_freeze_count())
+        sockets[0].close()
+
+    monkeypatch.setattr(run._Server, "run", note)
+    try:
+        run.serve(Models({"m": Path("m")}), port=0)
+    finally:
+        gc.unfreeze()
+    assert frozen[0] > 10_000

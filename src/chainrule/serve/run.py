@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
 import signal
@@ -156,6 +157,8 @@ def serve(
             name = f"[{host}]" if ":" in host else host
             say(f"http://{name}:{listening.getsockname()[1]}")
 
+    gc.collect()
+    gc.freeze()  # to look through all that libraries and models hold stops every thread for 0.2 s
     _Server(config, guard, models, started).run(sockets=[listening])
 
 

@@ -22,6 +22,7 @@ LONGEST_STUDENT = 64
 
 TokenId = Annotated[int, Field(ge=0, le=2**31)]
 Text = Annotated[str, Field(max_length=1_000_000)]
+Sentence = Annotated[str, Field(max_length=100_000)]
 Texts = Annotated[list[Text], Field(min_length=1, max_length=MOST_PROMPTS)]
 # one error is enough: to describe half a million of them would take seconds
 Tokens = Annotated[list[TokenId], Field(min_length=1, max_length=500_000, fail_fast=True)]
@@ -306,9 +307,9 @@ class BeamRequest(Asked):
 
 
 class OfTexts(Asked):
-    """A request about one text or several."""
+    """A request about one text or several, each of which is read as a whole."""
 
-    text: Text | Texts
+    text: Sentence | Annotated[list[Sentence], Field(min_length=1, max_length=MOST_PROMPTS)]
 
     @property
     def texts(self) -> list[str]:

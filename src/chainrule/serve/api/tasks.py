@@ -31,6 +31,8 @@ MOST_GAPS = 32
 """The most gaps of a text that is filled."""
 _TEXTS_AT_ONCE = 32
 """Texts of all requests that are translated, tagged or classified together."""
+_LETTERS_AT_ONCE = 10_000
+"""Letters of such texts; a longer text is read by itself."""
 
 
 @router.post("/v1/suggest")
@@ -53,8 +55,7 @@ async def translate(body: TranslateRequest, request: Request) -> Response:
     lm = served.expect(ConditionalModel.expect)
 
     def run(items: list[Any]) -> Iterator[Any]:
-        for first in range(0, len(items), _TEXTS_AT_ONCE):
-            some = items[first : first + _TEXTS_AT_ONCE]
+        for some in _groups(items):
             beam = replace(BEAM, width=body.beams)
             for text, found in zip(some, translate_texts(lm, some, beam), strict=True):
                 best = found[0]
@@ -78,8 +79,8 @@ async def tag_words(body: TagRequest, request: Request) -> Response:
     tagger = served.expect(Tagger.expect)
 
     def run(items: list[Any]) -> Iterator[Any]:
-        for first in range(0, len(items), _TEXTS_AT_ONCE):
-            for found in tag(tagger, items[first : first + _TEXTS_AT_ONCE], split=body.split):
+        for some in _groups(items):
+            for found in tag(tagger, some, split=body.split):
                 yield [
                     {"word": word, "tag": name, "probability": round(math.exp(float(log_prob)), 6)}
                     for word, name, log_prob in zip(found.words, found.tags, found.log_probs, strict=True)
@@ -98,8 +99,8 @@ async def classify_texts(body: ClassifyRequest, request: Request) -> Response:
     classifier = served.expect(Classifier.expect)
 
     def run(items: list[Any]) -> Iterator[Any]:
-        for first in range(0, len(items), _TEXTS_AT_ONCE):
-            for found in classifier.classify(items[first : first + _TEXTS_AT_ONCE]):
+        for some in _groups(items):
+            for found in classifier.classify(some):
                 probabilities = {label: round(math.exp(value), 6) for label, value in found.log_probs.items()}
                 yield {"label": found.label, "probabilities": probabilities}
             yield PAUSE
@@ -120,3 +121,15 @@ async def fill_gaps(body: FillRequest, request: Request) -> Response:
     key = "fill", body.top
     (found,) = await in_bulk(served, key, [body.text], lambda text: asdict(fill(model, text, body.top)))
     return await as_json({"object": "fill", "model": served.name, **found})
+
+
+def _groups(texts: list[str]) -> Iterator[list[str]]:
+    """Yield texts that are read together, so that the texts of others, or their end, need not wait long."""
+    group: list[str] = []
+    for text in texts:
+        if group and (len(group) == _TEXTS_AT_ONCE or sum(map(len, group)) + len(text) > _LETTERS_AT_ONCE):
+            yield group
+            group = []
+        group.append(text)
+    if group:
+        yield group
