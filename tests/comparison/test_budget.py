@@ -94,6 +94,7 @@ def test_networks_are_trained_from_several_seeds(ladder: Path, tmp_path: Path) -
         assert kept is not None and kept.nats.sum() / size / 0.693147 == pytest.approx(bits, rel=1e-4)
     assert elman.interval is not None and elman.interval[0] < elman.loss < elman.interval[1]
     assert any("trained from 3 seeds" in str(one) for one in comparison_parts(found))
+    assert any("kind of word are those of the first seed" in str(one) for one in comparison_parts(found))
     assert read_comparison(tmp_path / "out") == found
     once = compared(ladder, tmp_path / "once", budget="steps=25")
     assert once.results[1].loss == elman.seeds[0]

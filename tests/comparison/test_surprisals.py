@@ -152,3 +152,13 @@ def test_damage_of_the_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "test.txt").write_bytes(b"a \x80 b\n")
     with pytest.raises(DamagedFileError, match="not UTF-8"):
         read_text(tmp_path)
+
+
+def test_the_files_of_a_folder_are_its_documents(tmp_path: Path) -> None:
+    """Intervals are over documents: two paragraphs of one file are not independent."""
+    (tmp_path / "texts").mkdir()
+    for number in range(30):
+        (tmp_path / "texts" / f"{number:02}.txt").write_text(f"one {number}\n\ntwo\n", encoding="utf-8")
+    block = write_text(tmp_path, cr.Corpus.open(tmp_path / "texts"))
+    sizes = read_sizes(tmp_path, block)
+    assert len(sizes) == 30 and sizes.sum() == len(block)

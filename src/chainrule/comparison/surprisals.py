@@ -32,6 +32,7 @@ from chainrule.system.disk import replaced_file
 from chainrule.system.progress import Reports, as_progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.given import Text, as_corpus
+from chainrule.text.split import documents_by
 from chainrule.tokens.base import Ids, Tokenizer, encode_in_parallel, line_bounds, lines_of
 from chainrule.tokens.spelling import byte_spans
 
@@ -87,7 +88,7 @@ def surprisals_of(lm: LanguageModel, block: bytes) -> Surprisals:
 
 def write_text(folder: Path, text: Text) -> bytes:
     """Write the held-out text of a comparison; return its bytes, with a line end after the last line too."""
-    documents = [one if one.endswith(b"\n") else one + b"\n" for one in as_corpus(text).documents()]
+    documents = [one if one.endswith(b"\n") else one + b"\n" for one in documents_by(as_corpus(text), "auto")]
     block = b"".join(documents)
     if len(documents) < FEWEST:  # then intervals are over paragraphs, rather than missing
         documents = [*Corpus.from_text(block.decode()).documents()]

@@ -95,7 +95,10 @@ def seeds_in_words(comparison: Comparison) -> list[str]:
     if not several:
         return ["each network was trained once: --seeds 3 shows how much its figures depend on chance"]
     spread = ", ".join(f"{one.name} {min(one.seeds):.4g} to {max(one.seeds):.4g}" for one in several)
-    return [f"networks were trained from {len(several[0].seeds)} seeds, bits/byte are means: {spread}"]
+    return [
+        f"networks were trained from {len(several[0].seeds)} seeds, bits/byte are means: {spread}",
+        "folders, samples and bits by kind of word are those of the first seed",
+    ]
 
 
 def _notes(comparison: Comparison) -> list[str]:
