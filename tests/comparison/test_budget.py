@@ -83,7 +83,12 @@ def test_a_budget_of_training_leaves_no_choice_of_time(ladder: Path, tmp_path: P
         compared(ladder, tmp_path / "out", budget="steps=5", curve=True)
 
 
-def test_networks_are_trained_from_several_seeds(ladder: Path, tmp_path: Path) -> None:
+def test_networks_are_trained_from_several_seeds(
+    ladder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each: list[float] = []
+    made = TimeBudget.__init__
+    monkeypatch.setattr(TimeBudget, "__init__", lambda *args: (each.append(args[3]), made(*args))[1])
     found = compared(ladder, tmp_path / "out", budget="steps=25", seeds=3)
     bigram, elman, *_ = found.results
     assert not bigram.seeds and len(set(elman.seeds)) == 3
@@ -97,6 +102,7 @@ def test_networks_are_trained_from_several_seeds(ladder: Path, tmp_path: Path) -
     assert any("kind of word are those of the first seed" in str(one) for one in comparison_parts(found))
     assert read_comparison(tmp_path / "out") == found
     once = compared(ladder, tmp_path / "once", budget="steps=25")
+    assert each[0] == 3 * each[1] > 0  # every training is measured
     assert once.results[1].loss == elman.seeds[0]
     assert any("each network was trained once" in str(one) for one in comparison_parts(once))
 

@@ -93,7 +93,7 @@ class TimeBudget:
     spent: float = 0.0
     """Seconds that an earlier part of the comparison took."""
     each: float = 0.0
-    """Seconds that a network takes beside its training."""
+    """Seconds that a network takes beside its trainings."""
     trainings: int = 1
     """How often each network is trained."""
     began: float = field(default_factory=time.perf_counter)

@@ -144,7 +144,7 @@ def compare(
         training = MeasuredTraining(data, HeldOut(parts["test"], encoded["test"]), out, text, seeds)
         spent = sum(one.seconds for one in comparison.results)
         spent += sum(one.seconds for one in comparison.curve if one.share < 1)
-        each = encoded["test"].tokens / _SCORED_PER_SECOND
+        each = seeds * encoded["test"].tokens / _SCORED_PER_SECOND
         _train_all(training, jobs, texts, comparison, TimeBudget(minutes, spent, each, seeds))
         if is_of_text:
             _add_mixture(training, comparison, parts["valid"])
