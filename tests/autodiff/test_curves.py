@@ -14,7 +14,7 @@ from chainrule.training.train import train_network
 
 from .twins import KINDS, data, settings_of, twins
 
-OPTIMISERS = ("sgd", "momentum", "rmsprop", "adam", "adamw")
+OPTIMISERS = ("sgd", "momentum", "rmsprop", "adam", "muon", "adamw")
 STEPS = 100
 FEWER = 50
 """Enough for two engines to drift apart; to see that a network learns takes more."""

@@ -13,7 +13,7 @@ from chainrule.autodiff.optim import Optimiser
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 
-OPTIMISERS = ("sgd", "momentum", "rmsprop", "adam", "adamw")
+OPTIMISERS = ("sgd", "momentum", "rmsprop", "adam", "adamw", "muon")
 
 
 def optimiser(parameters: list[Parameter], **settings: Any) -> Optimiser:

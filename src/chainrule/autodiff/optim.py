@@ -14,7 +14,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from chainrule.autodiff import Array, Parameter, SparseRows
-from chainrule.networks.training_settings import TrainingSettings, shrinks
+from chainrule.networks.training_settings import (
+    MUON_ITERATIONS,
+    MUON_MOMENTUM,
+    MUON_POLYNOMIAL,
+    MUON_TINY,
+    TrainingSettings,
+    is_between_features,
+    muon_size,
+    shrinks,
+)
 
 _BLOCK = 1 << 14  # weights updated at a time: few enough to stay in the CPU cache throughout an update
 _EPSILON = 1e-8
@@ -26,6 +35,8 @@ class Rule(ABC):
 
     moments = 0
     """The number of arrays that the rule keeps for each parameter from step to step, initially zeros."""
+    by_block = True
+    """Each weight has its own step, so that a few are updated at a time; else all of a parameter together."""
 
     @abstractmethod
     def step(self, w: Array, g: Array, moments: list[Array], spare: Array, rate: float, count: int) -> None:
@@ -108,6 +119,45 @@ class Adam(Rule):
         np.divide(m, spare, out=spare)
         spare *= rate / (1 - first**count)
         w -= spare
+
+
+class Muon(Rule):
+    """Momentum, made orthogonal: a step moves all directions of a matrix alike (Jordan et al. 2024)."""
+
+    moments, by_block = 1, False
+
+    def __init__(self, decay: float) -> None:
+        self.decay = decay
+
+    def step(self, w: Array, g: Array, moments: list[Array], spare: Array, rate: float, count: int) -> None:
+        (m,) = moments
+        kept = MUON_MOMENTUM
+        # m ← μ m + (1 - μ) g
+        m *= kept
+        g *= 1 - kept
+        m += g
+        # w ← (1 - η λ) w - 0.2 η √max(rows, columns) U Vᵀ,  U S Vᵀ = μ m + (1 - μ) g
+        np.multiply(m, kept, out=spare)
+        spare += g
+        w *= 1 - rate * self.decay
+        w -= muon_size(w.shape) * rate * orthogonal(spare)
+
+
+def orthogonal(matrix: Array) -> Array:
+    """Return about U Vᵀ, where the matrix is U S Vᵀ: all singular values become about 1.
+
+    >>> np.linalg.svd(orthogonal(np.diag([1.0, 2.0, 3.0])))[1].round(1)
+    array([1.1, 0.7, 0.7])
+    """
+    is_tall = matrix.shape[0] > matrix.shape[1]
+    X = matrix.T if is_tall else matrix
+    X = X / max(float(np.linalg.norm(X)), MUON_TINY)
+    a, b, c = MUON_POLYNOMIAL
+    for _ in range(MUON_ITERATIONS):
+        # X ← a X + b (X Xᵀ) X + c (X Xᵀ)² X moves singular values towards 1
+        gram = X @ X.T
+        X = a * X + (b * gram + c * (gram @ gram)) @ X
+    return X.T if is_tall else X
 
 
 def _smooth_square(v: Array, g: Array, spare: Array, smoothing: float) -> None:
@@ -203,6 +253,9 @@ class Optimiser:
         tensor = slot.parameter.out_tensor
         if not slot.moments:
             slot.moments = [np.zeros_like(tensor) for _ in range(slot.rule.moments)]
+        if not slot.rule.by_block:
+            slot.rule.step(tensor, gradient * scale, slot.moments, np.empty_like(tensor), self.rate, slot.count)
+            return
         g_block, spare_block = self._spare[tensor.dtype]
         for w, grad, *moments in _blocks(tensor, gradient, *slot.moments):
             g, spare = g_block[: len(w)], spare_block[: len(w)]
@@ -217,7 +270,9 @@ class Optimiser:
 def _slot(name: str, parameter: Parameter, settings: TrainingSettings) -> _Slot:
     betas = settings.beta1, settings.beta2
     decay = settings.decay if shrinks(name, parameter.out_tensor.ndim) else 0.0
-    if settings.optimiser == "adamw":
+    if settings.optimiser == "muon" and is_between_features(name, parameter.out_tensor.ndim):
+        return _Slot(parameter, Muon(settings.decay), 0.0)
+    if settings.optimiser in ("adamw", "muon"):
         return _Slot(parameter, Adam(*betas, decay), 0.0)
     rules = {"sgd": Sgd(), "momentum": Momentum(settings.beta1), "rmsprop": RmsProp(), "adam": Adam(*betas)}
     return _Slot(parameter, rules[settings.optimiser], decay)

@@ -141,11 +141,6 @@ class EngineSettings(NeuralSettings):
     def with_engine(self, engine: EngineName) -> Self:
         return replace(self, engine=engine)
 
-    @property
-    def token_worth(self) -> float:
-        """How much is learned from a token, as a share of what torch learns from it."""
-        return 1.0
-
 
 @dataclass(frozen=True)
 class TunedSettings(EngineSettings):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -23,6 +25,11 @@ lower ones."""
 
 DECAYING = {"adamw": 0.1, "muon": 0.1}
 """The weight decay of each optimiser where none is set; 0 for the others."""
+
+MUON_MOMENTUM = 0.95
+MUON_POLYNOMIAL, MUON_ITERATIONS = (3.4445, -4.7750, 2.0315), 5
+"""a, b and c of X ← a X + b (X Xᵀ) X + c (X Xᵀ)² X, and how often: it moves the singular values of X towards 1."""
+MUON_TINY = 1e-7
 
 EPOCHS = 10
 """The number of passes over the text where neither epochs nor steps nor minutes are set."""
@@ -148,3 +155,13 @@ def shrinks(name: str, axes: int) -> bool:
     which few rows are used at a time; a table that is tied to the head decays as the head's matrix.
     """
     return axes >= 2 and not any(word in name for word in LOOKED_UP)
+
+
+def is_between_features(name: str, axes: int) -> bool:
+    """Return True if Muon updates a parameter: a matrix from features to features, so no table and not the head."""
+    return axes == 2 and not any(word in name for word in (*LOOKED_UP, "head"))
+
+
+def muon_size(shape: Sequence[int]) -> float:
+    """Return the factor of Muon's steps, which makes them as large as those of AdamW (Liu et al. 2025)."""
+    return 0.2 * math.sqrt(max(shape))

@@ -208,7 +208,7 @@ class NetworkKind:
         chosen = found[0]
         if len(found) > 1:
             vocab_size = data.tokenizer.vocab_size
-            chosen = max(found, key=lambda one: speed(one) * one.cost(vocab_size).flops * one.token_worth)
+            chosen = max(found, key=lambda one: speed(one) * one.cost(vocab_size).flops)
         words = in_words(settings, chosen)
         if chosen is not found[0]:
             words = f"engine={chosen.engine}, which is faster than {found[0].engine} here; {words}"

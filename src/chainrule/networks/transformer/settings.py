@@ -39,8 +39,8 @@ class BlockSettings(NeuralSettings, TransformerConfig):
         return Cost(int(self.layers * (attention + feed_forward)), vocab_size * self.width)
 
     def values_for(self, run: RunEstimate) -> Values:
-        on_tape = self.chosen_engine == "tape"  # which has neither Muon nor averaged weights
-        optimiser: Optimiser = self.set_or("optimiser", "adamw" if on_tape else "muon")
+        on_tape = self.chosen_engine == "tape"  # which does not average weights
+        optimiser: Optimiser = self.set_or("optimiser", "muon")
         dropout = self.set_or("dropout", dropout_share(run))
         return {
             **super().values_for(run),
@@ -61,11 +61,6 @@ class BlockSettings(NeuralSettings, TransformerConfig):
 @dataclass(frozen=True)
 class TransformerSettings(BlockSettings, TunedSettings, WindowSettings):
     """A Transformer and its training."""
-
-    @property
-    def token_worth(self) -> float:
-        # without Muon it needs about twice as many tokens (docs/defaults.md)
-        return 0.5 if self.engine == "tape" else 1.0
 
 
 MASKED_SHARE = 0.15

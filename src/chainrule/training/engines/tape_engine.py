@@ -27,7 +27,6 @@ from chainrule.training.objectives import Feed, Gatherer, Objective
 from chainrule.training.run_state import Mode, Place
 
 OFFERED: dict[str, tuple[Any, ...]] = {
-    "optimiser": ("sgd", "momentum", "rmsprop", "adam", "adamw"),
     "precision": ("auto", "float32"),
     "compile": ("auto", "no"),
     "average": ("none",),

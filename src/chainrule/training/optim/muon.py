@@ -8,16 +8,19 @@ CPU computes in full precision.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-MOMENTUM = 0.95
-_A, _B, _C, _ITERATIONS = 3.4445, -4.7750, 2.0315, 5
-_TINY = 1e-7
+from chainrule.networks.training_settings import (
+    MUON_ITERATIONS,
+    MUON_MOMENTUM,
+    MUON_POLYNOMIAL,
+    MUON_TINY,
+    muon_size,
+)
 
 
 class Muon(torch.optim.Optimizer):
@@ -47,10 +50,9 @@ class Muon(torch.optim.Optimizer):
         gradients = [weight.grad for weight in weights if weight.grad is not None]
         momenta = [self._momentum(weight) for weight in weights]
         # m = μ m + (1 - μ) g, and Nesterov's look ahead: u = μ m + (1 - μ) g
-        torch._foreach_lerp_(momenta, gradients, 1 - MOMENTUM)
-        updates = self.orthogonal_all(torch._foreach_lerp(gradients, momenta, MOMENTUM))
-        # steps as large as those of AdamW, whose entries are about 0.2 in size (Liu et al. 2025)
-        size = 0.2 * math.sqrt(max(weights[0].shape))
+        torch._foreach_lerp_(momenta, gradients, 1 - MUON_MOMENTUM)
+        updates = self.orthogonal_all(torch._foreach_lerp(gradients, momenta, MUON_MOMENTUM))
+        size = muon_size(weights[0].shape)
         torch._foreach_mul_(weights, 1 - rate * decay)
         torch._foreach_add_(weights, updates, alpha=-rate * size)
 
@@ -74,10 +76,10 @@ def orthogonal(matrix: Tensor) -> Tensor:
     """Return about U Vᵀ, where the matrix is U S Vᵀ: all singular values become about 1. Takes batches, too."""
     is_tall = matrix.shape[-2] > matrix.shape[-1]
     X = matrix.mT if is_tall else matrix
-    X = X / X.norm(dim=(-2, -1), keepdim=True).clamp(min=_TINY)
+    X = X / X.norm(dim=(-2, -1), keepdim=True).clamp(min=MUON_TINY)
     add_product = torch.addmm if X.ndim == 2 else torch.baddbmm
-    for _ in range(_ITERATIONS):
-        # X = a X + b (X Xᵀ) X + c (X Xᵀ)² X moves singular values towards 1
+    a, b, c = MUON_POLYNOMIAL
+    for _ in range(MUON_ITERATIONS):
         gram = X @ X.mT
-        X = add_product(X, add_product(gram, gram, gram, beta=_B, alpha=_C), X, beta=_A)
+        X = add_product(X, add_product(gram, gram, gram, beta=b, alpha=c), X, beta=a)
     return X.mT if is_tall else X

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, RMSprop
 
 from chainrule.networks.network import Trainable
-from chainrule.networks.training_settings import LOOKED_UP, STALLED, Averaging, TrainingSettings, shrinks
+from chainrule.networks.training_settings import STALLED, Averaging, TrainingSettings, is_between_features, shrinks
 from chainrule.training.optim.muon import Muon
 
 _FUSED = {"cpu", "cuda"}
@@ -77,7 +77,7 @@ def make_optimiser(network: Trainable, settings: TrainingSettings) -> Optimiser:
     named = {name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad}
     shrinking, hidden = _shrinking(network), {}
     if settings.optimiser == "muon":
-        hidden = {name: parameter for name, parameter in named.items() if _is_hidden_matrix(name, parameter)}
+        hidden = {name: parameter for name, parameter in named.items() if is_between_features(name, parameter.ndim)}
     rest = {name: parameter for name, parameter in named.items() if name not in hidden}
     parts: list[torch.optim.Optimizer] = []
     if hidden:
@@ -120,11 +120,6 @@ def _groups(
         decay = settings.decay if parameter in shrinking else 0.0
         groups.setdefault((network.step_scale(name) * settings.rate, decay), []).append(parameter)
     return [{"params": found, "lr": rate, "weight_decay": decay} for (rate, decay), found in groups.items()]
-
-
-def _is_hidden_matrix(name: str, parameter: nn.Parameter) -> bool:
-    """Return True if Muon updates a parameter: a matrix from features to features, so no table and not the head."""
-    return parameter.ndim == 2 and not any(word in name for word in (*LOOKED_UP, "head"))
 
 
 # -- averaged weights -----------------------------------------------------------------------------------
