@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -213,6 +214,39 @@ def test_a_gpu_takes_the_weights_as_they_lie(
         for one, other in zip(memories(fused.memory), memories(reference.memory), strict=True):
             torch.testing.assert_close(one.float(), other.float(), rtol=close, atol=close)
         fused.features_BTD.float().sum().backward()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+@pytest.mark.parametrize("width", [8, 24, 31])
+def test_a_gpu_takes_weights_of_sixteen_bits_as_they_lie(cell: dict[str, Any], width: int) -> None:
+    """torch's own modules leave them in pieces, which cuDNN warns of."""
+    network = made(layers=2, hidden=width, embedding=width, tied=False, **cell).eval().to("cuda", torch.bfloat16)
+    with torch.no_grad():
+        found = network(IDS_BT.cuda()).features_BTD
+        torch.testing.assert_close(found, network(IDS_BT.cuda(), by_cells=True).features_BTD, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("cell", ["elman", "lstm", "gru"])
+def test_weights_are_laid_out_one_after_the_other(cell: str, dtype: torch.dtype) -> None:
+    """In the order of cuDNN, whose check is this one."""
+    layer = copy.deepcopy(made(cell=cell).layers[0]).to(dtype)
+    before = {name: weight.clone() for name, weight in layer.named_parameters()}
+    weights = list(layer.parameters())
+
+    def is_in_one_piece() -> bool:
+        places = [weights[0].data_ptr()]
+        for weight in weights:
+            places.append(places[-1] + weight.numel() * weight.element_size())
+        return [weight.data_ptr() for weight in weights] == places[:-1]
+
+    assert not is_in_one_piece()
+    layer.lay_out()
+    assert is_in_one_piece()
+    assert all(one is other for one, other in zip(layer.parameters(), weights, strict=True))
+    assert all(torch.equal(weight, before[name]) for name, weight in layer.named_parameters())
 
 
 @pytest.mark.parametrize(

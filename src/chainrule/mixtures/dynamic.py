@@ -116,13 +116,13 @@ def _copied(lm: Any, dynamic: Dynamic, path: tuple[int, ...] = ()) -> tuple[Lang
         return lm, []
     if not has_torch():
         raise MissingExtraError("torch", "neural", "dynamic evaluation")
-    import torch
+    from chainrule.networks.recurrent.fused_layer import FusedLayer
 
     lm = as_torch()
     network = copy.deepcopy(lm.network)
     for module in network.modules():
-        if isinstance(module, torch.nn.RNNBase):
-            module.flatten_parameters()  # copies lie apart in memory: cuDNN would join them at every call, and warn
+        if isinstance(module, FusedLayer):
+            module.lay_out()
     learner = _Learner(lm.with_network(network), dynamic, path)
     return learner.lm, [learner]
 

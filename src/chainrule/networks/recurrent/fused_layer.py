@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +48,7 @@ class FusedLayer(nn.Module):
         self.cell, self.weight_dropout, self.biases = cell, weight_dropout, biases
         self._run: Any
         self._run, self.step = _functions(cell, activation, reset)
-        # never called: it keeps the weights contiguous in memory, as cuDNN wants them, when they are moved
+        # never called: it holds the weights by their usual names
         module = {"elman": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}[cell]
         self.weights: nn.RNNBase = module(below, width)
         if biases == 1:
@@ -118,10 +118,25 @@ class FusedLayer(nn.Module):
             weights = weights._replace(U=functional.dropout(weights.U, self.weight_dropout))
         elif weights.U.dtype == dtype and (self.biases == 2 or self._run is None):
             return weights
-        # contiguous again, in cuDNN's order: else cuDNN would copy them once more, and warn
-        flat = torch.cat([part.flatten() for part in weights]).to(dtype)
-        parts = torch.split(flat, [part.numel() for part in weights])
-        return CellWeights(*(part.view_as(like) for part, like in zip(parts, weights, strict=True)))
+        return _laid_out(weights, dtype)
+
+    @torch.no_grad()
+    def lay_out(self) -> None:
+        """Move the layer's own weights to one piece of memory, as cuDNN wants them; copying them takes them apart.
+
+        `flatten_parameters` of torch's modules does this too, but not for bfloat16.
+        """
+        if self.biases == 2:  # a single bias is completed at every call, in new memory
+            own = self._own()
+            for weight, part in zip(own, _laid_out(own, own.U.dtype), strict=True):
+                weight.data = part
+
+    def _apply(self, *arguments: Any, **others: Any) -> Self:
+        """Move or cast the weights, as every module does; on a GPU, lay them out for cuDNN."""
+        super()._apply(*arguments, **others)
+        if self.weights.weight_hh_l0.is_cuda:
+            self.lay_out()
+        return self
 
     @torch.no_grad()
     def _initialise(self, orthogonal: bool) -> None:
@@ -135,6 +150,13 @@ class FusedLayer(nn.Module):
         if self.cell == "lstm":
             # a forget gate that begins open lets gradients through (Jozefowicz and others 2015)
             nn.init.ones_(weights.b.chunk(4)[1])
+
+
+def _laid_out(weights: CellWeights, dtype: torch.dtype) -> CellWeights:
+    """Return the weights in one piece of memory, in cuDNN's order: others it copies at every call, and warns."""
+    flat = torch.cat([part.flatten() for part in weights]).to(dtype)
+    parts = torch.split(flat, [part.numel() for part in weights])
+    return CellWeights(*(part.view_as(like) for part, like in zip(parts, weights, strict=True)))
 
 
 def _functions(
