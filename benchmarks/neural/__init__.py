@@ -5,7 +5,6 @@
     shakespeare  seconds until a validation loss on Tiny Shakespeare, and the best one; beside nanoGPT
     gpt2         training a Transformer of 124 M parameters; its loss after equally many tokens; beside nanoGPT
     lstm         training the three layers of AWD-LSTM; beside nn.LSTM in a plain loop
-    generate     text from 1.1 B parameters, and from 124 M, alone and 32 at once; beside transformers, gpt-fast
     wikitext     the recipes for WikiText-2 (--recipe: one of them) beside our 5-gram model
 
 Without a part: cpu. All others except minutes need a GPU; --small makes every part so small that it runs anywhere
@@ -20,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.harness import DATA, TEMPORARY, chosen_parts, exit_on_error, new_parser
-from benchmarks.neural import cpu, generate, gpt2, lstm, shakespeare, wikitext
+from benchmarks.neural import cpu, gpt2, lstm, shakespeare, wikitext
 from benchmarks.neural.lab import Lab
 from chainrule.settings import split_words
 from chainrule.system.devices import choose_device
@@ -32,8 +31,6 @@ PARTS = {
     "gpt2": gpt2.run,
     "lstm": lstm.run,
     "wikitext": wikitext.run,
-    # gpt-fast changes how everything after it is compiled
-    "generate": generate.run,
 }
 
 
@@ -42,8 +39,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} [default: cpu]")
     parser.add_argument("--device", default="auto", help="torch's name of the device [default: auto; cpu: the CPU]")
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of the texts")
-    parser.add_argument("--nanogpt", type=Path, default=_folder("NANOGPT"), help="a checkout of nanoGPT")
-    parser.add_argument("--gpt-fast", type=Path, default=_folder("GPT_FAST"), help="a checkout of gpt-fast")
+    parser.add_argument(
+        "--nanogpt", type=Path, default=os.environ.get("CHAINRULE_NANOGPT"), help="a checkout of nanoGPT"
+    )
     parser.add_argument("--small", action="store_true", help="very small, to see that it runs")
     parser.add_argument("--steps", type=int, help="cpu, gpt2: so many steps of training")
     parser.add_argument("--target", type=float, default=1.458, help="shakespeare: the loss to reach [1.458]")
@@ -56,9 +54,3 @@ def main(arguments: list[str]) -> None:
         lab = Lab(Path(folder), options.data, device, options.small, settings, options)
         for part in parts:
             part(lab)
-
-
-def _folder(peer: str) -> Path | None:
-    """Return the checkout of a peer that an environment variable names."""
-    named = os.environ.get(f"CHAINRULE_{peer}")
-    return Path(named) if named else None

@@ -133,7 +133,7 @@ class FusedLayer(nn.Module):
 
     def _apply(self, *arguments: Any, **others: Any) -> Self:
         """Move or cast the weights, as every module does; on a GPU, lay them out for cuDNN."""
-        super()._apply(*arguments, **others)
+        super()._apply(*arguments, **others)  # type: ignore[no-untyped-call]
         if self.weights.weight_hh_l0.is_cuda:
             self.lay_out()
         return self
