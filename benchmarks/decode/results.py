@@ -84,13 +84,21 @@ class Results:
         self._measure(Row(part, work, side, unit), make, None)
 
     def _measure(self, row: Row, make: Callable[[], Write], warm_up: int | None) -> None:
-        if time.monotonic() > self.until:
-            raise OutOfTime(f"{row.part}: {row.work}, {row.side}")
+        self.check_time(row.part, row.work)
         try:
             row = self._timed(row, make(), warm_up)
         except Exception as error:  # the others are measured all the same
             row = replace(row, error=f"{type(error).__name__}: {error}".partition("\n")[0])
         self.add(row)
+
+    def check_time(self, part: str, work: str) -> None:
+        """Raise OutOfTime if the minutes are over."""
+        if time.monotonic() > self.until:
+            raise OutOfTime(f"{part}: {work}")
+
+    def add_seconds(self, part: str, work: str, seconds: list[float]) -> None:
+        """Keep the median of some seconds."""
+        self.add(Row(part, work, OURS, "s", statistics.median(seconds), min(seconds), max(seconds)))
 
     def add(self, row: Row) -> None:
         """Print a row, and keep it."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import statistics
-import subprocess
 import sys
-import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from benchmarks.decode.models import random_model
 from benchmarks.decode.results import OURS, Results, Row
+from benchmarks.ngram.lab import measure
+
+T = TypeVar("T")
 
 STEPS = """
 import json, sys, time
@@ -58,29 +59,28 @@ def startup(results: Results) -> None:
     for verb, arguments in COMMANDS.items():
         folder = str(seq2seq if verb == "translate" else lstm)
         command = [sys.executable, "-m", "chainrule", verb, folder, *arguments, "--device", lab.device]
-        results.add(_seconds(results, f"chainrule {verb}", command))
-        found = [_steps(folder, lab.device, verb) for _ in range(results.rounds + 1)][1:]  # the first reads files
-        for step in found[0]:
-            seconds = statistics.median(one[step] for one in found)
-            results.add(Row("startup", f"{verb}: {step}", OURS, "s", seconds))
+        results.check_time("startup", verb)
+        try:
+            ran = _warm(results, lambda command=command: measure(command))
+            steps = _warm(results, lambda folder=folder, verb=verb: _steps(folder, lab.device, verb))
+        except SystemExit as error:
+            results.add(Row("startup", verb, OURS, "s", error=str(error)))
+            continue
+        results.add_seconds("startup", f"chainrule {verb}", [one.seconds for one in ran])
+        results.add_seconds("startup", f"chainrule {verb}, CPU", [one.cpu for one in ran])
+        for step in steps[0]:
+            results.add_seconds("startup", f"{verb}: {step}", [one[step] for one in steps])
 
 
-def _seconds(results: Results, name: str, command: list[str]) -> Row:
-    """Return the seconds of a command, after one call that is not timed."""
-    seconds = []
-    for _ in range(results.rounds + 1):
-        began = time.perf_counter()
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        seconds.append(time.perf_counter() - began)
-        if ran.returncode:
-            return Row("startup", name, OURS, "s", error=ran.stderr.strip().splitlines()[-1])
-    warm = seconds[1:]
-    return Row("startup", name, OURS, "s", statistics.median(warm), min(warm), max(warm), seconds[0])
+def _warm(results: Results, run: Callable[[], T]) -> list[T]:
+    """Return what each round gives; an earlier run, which reads files from the disk, is left out."""
+    if not results.lab.small:
+        run()
+    return [run() for _ in range(results.rounds)]
 
 
 def _steps(folder: str, device: str, verb: str) -> dict[str, float]:
-    found = subprocess.run(
-        [sys.executable, "-c", STEPS, folder, device, verb], capture_output=True, text=True, check=True
+    steps: dict[str, float] = json.loads(
+        measure([sys.executable, "-c", STEPS, folder, device, verb]).output.splitlines()[-1]
     )
-    steps: dict[str, float] = json.loads(found.stdout.splitlines()[-1])
     return steps
