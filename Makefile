@@ -6,7 +6,7 @@ DEV := .venv/.dev
 KERNELS := .venv/.kernels
 SITE := .venv/.site
 
-.PHONY: demo test test-slow check format docs site lock audit clean
+.PHONY: demo test test-slow test-gpu check format docs site lock audit clean
 
 demo: $(DEMO)
 	rm -rf build/demo
@@ -17,6 +17,10 @@ test: check $(KERNELS)
 
 test-slow: $(DEV) $(KERNELS)
 	$(BIN)/python -m pytest -n 2 -m slow
+
+# What a GPU writes is what the plain way writes; these folders alone, since a GPU machine may lack what others need.
+test-gpu: $(DEV) $(KERNELS)
+	$(BIN)/python -m pytest -m gpu tests/inference tests/networks
 
 check: $(DEV)
 	$(BIN)/ruff format --check .

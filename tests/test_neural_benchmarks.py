@@ -52,7 +52,6 @@ def lab(data: Path, tmp_path: Path) -> Lab:
         ("cpu", "held-out loss after 1,920 characters"),
         ("shakespeare", "as evaluated"),
         ("lstm", "nn.LSTM, products in bfloat16"),
-        ("generate", "GPT-2, small, 2 rows"),
         ("minutes", "chainrule train lstm"),
         ("gpt2", "held-out nats a token"),
         ("wikitext", "5-gram, modified Kneser-Ney"),
@@ -62,7 +61,6 @@ def test_a_part_runs(
     part: str, said: str, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CHAINRULE_NANOGPT", raising=False)
-    monkeypatch.delenv("CHAINRULE_GPT_FAST", raising=False)
     main([part, "--small", "--device", "cpu", "--data", str(data)])
     printed = " ".join(capsys.readouterr().out.split())
     assert said in printed
@@ -156,7 +154,7 @@ def test_missing_peers_and_texts_are_reported(lab: Lab, capsys: pytest.CaptureFi
     assert lab.peer("nanoGPT") is None
     assert capsys.readouterr().out == "nanoGPT is left out: name a checkout of it with --nanogpt\n"
     with pytest.raises(SystemExit, match="no such folder"):
-        main(["generate", "--small", "--gpt-fast", "nothing"])
+        main(["cpu", "--small", "--data", str(DATA), "--nanogpt", "nothing"])
     with pytest.raises(SystemExit, match="is not there"):
         main(["cpu", "--small", "--data", "nothing"])
     with pytest.raises(SystemExit):

@@ -67,6 +67,7 @@ def some_buffers(network: Transformer, rows: int) -> StepBuffers:
     return buffers
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
@@ -101,6 +102,7 @@ def test_the_kernels_choose_as_the_strategies(strategy: Strategy, dtype: torch.d
     torch.testing.assert_close(step.x_BD, network.embed(ids_B[:, None], buffers.lengths_B[:, None])[:, 0])
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("strategy", [cr.TopK(5), cr.Temperature(1.5) | cr.TopK(20) | cr.TopP(0.8)], ids=str)
 def test_kernels_sample_the_same_text_as_any_choice(strategy: Strategy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,6 +124,7 @@ def test_kernels_sample_the_same_text_as_any_choice(strategy: Strategy, monkeypa
     assert by_loops == [written()] * 3
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("strategy", [cr.TopK(5), cr.Temperature(1.5) | cr.TopK(20) | cr.TopP(0.8)], ids=str)
 def test_nan_is_an_error_on_a_gpu_too(strategy: Strategy) -> None:
@@ -134,6 +137,7 @@ def test_nan_is_an_error_on_a_gpu_too(strategy: Strategy) -> None:
         cr.generate(lm, "w1", strategy, max_tokens=40)
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("preset", ["gpt2", "llama", "fast"])
 def test_only_rows_that_read_a_token_go_on(preset: str, device: str = "cuda") -> None:
@@ -150,6 +154,7 @@ def test_only_rows_that_read_a_token_go_on(preset: str, device: str = "cuda") ->
     torch.testing.assert_close(buffers.features_BD, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_the_nucleus_of_several_rows_can_be_compiled() -> None:
     """The compiler of torch 2.11 cannot add up long rows at once."""

@@ -13,9 +13,12 @@ from chainrule.networks.transformer.decoder import Transformer
 
 pytest.importorskip("triton", reason="Triton comes with torch for GPUs")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-pytestmark = pytest.mark.skipif(
-    DEVICE == "cpu" and os.environ.get("TRITON_INTERPRET") != "1", reason="needs a GPU, or TRITON_INTERPRET=1"
-)
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(
+        DEVICE == "cpu" and os.environ.get("TRITON_INTERPRET") != "1", reason="needs a GPU, or TRITON_INTERPRET=1"
+    ),
+]
 
 DESIGNS: list[dict[str, Any]] = [
     {"preset": "gpt2"},

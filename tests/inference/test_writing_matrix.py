@@ -33,6 +33,8 @@ from chainrule.inference.gpu import graph_sampling
 from chainrule.inference.neural_model import NeuralModel
 from chainrule.mixtures.mixture import Mixture
 
+# torch 2.11's compiler warns of its own code
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 TOKENS = 20  # more than are written before the host looks at them
 SPREAD = 4.0  # of logits: then a few tokens are likely, whatever the vocabulary

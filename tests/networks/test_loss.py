@@ -93,6 +93,7 @@ def test_rows_for_speed_are_never_given_out() -> None:
         Head(4, 13, tied_to=torch.nn.Parameter(torch.zeros(13, 4)))
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_one_loop_on_a_gpu_gives_the_same(dtype: torch.dtype) -> None:

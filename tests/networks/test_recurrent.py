@@ -192,6 +192,7 @@ def test_autocast_computes_in_its_precision(cell: dict[str, Any]) -> None:
     assert {p.grad.dtype for p in network.parameters() if p.grad is not None} == {torch.float32}
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("cell", CELLS, ids=str)
 @pytest.mark.parametrize("dropped", [0.0, 0.4])
