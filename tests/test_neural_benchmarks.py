@@ -150,11 +150,11 @@ def test_modules_of_a_checkout_do_not_hide_others(tmp_path: Path) -> None:
         del sys.modules[name]
 
 
-def test_missing_peers_and_texts_are_reported(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_peers_and_texts_are_reported(lab: Lab, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lab.peer("nanoGPT") is None
     assert capsys.readouterr().out == "nanoGPT is left out: name a checkout of it with --nanogpt\n"
     with pytest.raises(SystemExit, match="no such folder"):
-        main(["cpu", "--small", "--data", str(DATA), "--nanogpt", "nothing"])
+        main(["cpu", "--small", "--data", str(data), "--nanogpt", "nothing"])
     with pytest.raises(SystemExit, match="is not there"):
         main(["cpu", "--small", "--data", "nothing"])
     with pytest.raises(SystemExit):
