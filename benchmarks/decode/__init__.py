@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> None:
         results = Results(lab, rounds, until, options.json, options.alone)
         try:
             for part in parts:
-                part(results)
+                results.attempt(part.__name__, part)
         except OutOfTime as left_out:
             print(f"the time is over before {left_out}, and what comes after it is left out", flush=True)
         results.show()

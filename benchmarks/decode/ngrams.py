@@ -16,7 +16,6 @@ from chainrule.interop.gguf import write_gguf
 
 ORDER, ROWS, TOKENS = 5, 256, 100
 TEXT = "builtin:shakespeare"
-PARTS = {"LSTM": "lstm", "5-gram": "ngram"}
 
 
 def ngrams(results: Results) -> None:
@@ -30,22 +29,21 @@ def ngrams(results: Results) -> None:
     for name, strategy in {"sample": cr.Sample(), "top-p 0.9": cr.TopP(0.9)}.items():
         ours = partial(_writer, lm, strategy, rows, lab.pick(TOKENS, 8))
         results.measure("ngrams", f"{name}, {rows} rows", ours, rows=rows)
-    text = "\n".join(corpus.lines())
+    text = b"".join(corpus.blocks()).decode()
     lines = cr.train("ngram", corpus, order=lab.pick(ORDER, 2), tokenizer="word")
     results.measure("ngrams", "scoring lines", partial(_scorer, lines, text), _kenlm(lines, text))
-    infinite = cr.train("infinite", corpus, tokenizer="word", context="stream")
+    infinite = cr.train("anygram", corpus, tokenizer="word", context="stream")
     results.measure("ngrams", "any length, scoring", partial(_scorer, infinite, text))
 
 
 def mixture(results: Results) -> None:
     """Measure one token after a prompt that is healed, of a mixture and of each of its parts."""
     lab = results.lab
-    tokenizer = cr.train_tokenizer("bpe", cr.Corpus.open(TEXT), vocab_size=lab.pick(4096, 300))
-    how: dict[str, Any] = {"tokenizer": tokenizer, "context": "stream"}
-    lstm = cr.train(
-        "lstm", cr.Corpus.open(TEXT), steps=1, hidden=lab.pick(512, 16), embedding=lab.pick(256, 16), **how
-    )
-    ngram = cr.train("ngram", cr.Corpus.open(TEXT), order=lab.pick(ORDER, 2), **how)
+    corpus, choice = cr.Corpus.open(TEXT), cr.TokenizerChoice("bpe", vocab_size=lab.pick(4096, 300))
+    sizes = lab.pick({"hidden": 512, "embedding": 256}, {"hidden": 16, "embedding": 16})
+    lstm = cr.train("lstm", corpus, tokenizer=choice, context="stream", steps=1, **sizes)
+    how: dict[str, Any] = {"tokenizer": lstm.tokenizer, "context": "stream"}
+    ngram = cr.train("ngram", corpus, order=lab.pick(ORDER, 2), **how)
     both = cr.mix([lstm, ngram], weights=[0.5, 0.5])
     for name, lm in {"LSTM": lstm, "5-gram": ngram, "mixture": both}.items():
         results.measure("mixture", name, partial(_writer, lm, cr.Sample(), 1, 1, "To be or not to b", heal=True))

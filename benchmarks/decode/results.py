@@ -88,8 +88,17 @@ class Results:
         try:
             row = self._timed(row, make(), warm_up)
         except Exception as error:  # the others are measured all the same
-            row = replace(row, error=f"{type(error).__name__}: {error}".partition("\n")[0])
+            row = replace(row, error=_reason(error))
         self.add(row)
+
+    def attempt(self, part: str, run: Callable[[Results], None]) -> None:
+        """Run a part; if it fails outside of a measurement, a row says why."""
+        try:
+            run(self)
+        except OutOfTime:
+            raise
+        except Exception as error:  # the others are measured all the same
+            self.add(Row(part, "", OURS, "", error=_reason(error)))
 
     def check_time(self, part: str, work: str) -> None:
         """Raise OutOfTime if the minutes are over."""
@@ -169,6 +178,10 @@ class Results:
             "weights": "random",
             "is_small": self.lab.small,
         }
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
 def _figure(value: float | None, digits: int = 0) -> str:
