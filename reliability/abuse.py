@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import socket
+import struct
+import subprocess
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from benchmarks.serve.load import complete, request_bytes, server
+from benchmarks.serve.largest import largest_requests, task_models
+from benchmarks.serve.load import active_texts, answer, request_bytes, server
 
+from .beside import Beside, Span
 from .controls import command
 from .frame import Trial
+from .guesses import GUESSES, guess
 from .models import made
+from .slow import PROGRAM, SLOW, endless, hold
 
 SECONDS = 30
 GONE = 0
@@ -106,21 +113,122 @@ ABUSES: dict[str, tuple[Make, set[int]]] = {
 }
 
 
+BESIDE, STORM = "another client beside each", "a storm of clients that leave"
+LARGEST = {f"{name}, largest": (path, body) for name, path, body in largest_requests()}
+_STORM_SECONDS = 5.0
+"""After so long nothing may be left to do for clients that have left."""
+
+
 def run(trial: Trial) -> None:
-    """Send abuses in turn, each of which is answered as stated; after each the server answers others."""
-    names = trial.chosen(list(ABUSES))
+    """Send abuses in turn beside another client; then come slow clients, storms, guesses, and large requests."""
+    if trial.chosen([*ABUSES, *SLOW, STORM]):
+        _on_a_small_server(trial)
+    if trial.chosen([GUESSES]):
+        guess(trial)
+    large = trial.chosen(list(LARGEST)) if trial.only or not trial.small else []
+    if large:
+        _largest(trial, large)
+
+
+def _on_a_small_server(trial: Trial) -> None:
+    program = ("-c", PROGRAM, trial.control) if trial.small else ("-m", "chainrule")
     with tempfile.TemporaryDirectory(prefix="trial-") as folder:
-        made("ngram").save(Path(folder) / "m")
-        with server(str(Path(folder) / "m"), program=tuple(command(trial.control)[1:])) as (port, process):
-            for number in trial:
-                name = names[number % len(names)]
-                make, expected = ABUSES[name]
-                status = _status(port, make(trial.random), gone=name == "gone at once")
-                problem = None if status in expected else f"{status}, not {' or '.join(map(str, sorted(expected)))}"
-                if process.poll() is not None:
-                    trial.note(name, f"the server ended with {process.returncode}")
-                    return
-                trial.note(name, problem or _canary(port))
+        folders = [str(Path(folder) / name) for name in ("m", "other")]
+        lm = made("ngram")
+        for one in folders:
+            lm.save(one)
+        endlessly = endless(lm.tokenizer.eos, "m")
+        with server(*folders, program=program) as (port, process):
+            with Beside(port, "other", "other") as beside:
+                beside.be_quiet(0.5 if trial.small else 3.0)
+                if names := trial.chosen(list(ABUSES)):
+                    _abuses(trial, names, port, process, beside)
+                if names := trial.chosen(list(SLOW)):
+                    hold(trial, names, port, beside, endlessly)
+                if trial.chosen([STORM]):
+                    _storms(trial, port, beside, endlessly)
+            if trial.control:
+                process.kill()  # it may have work left
+
+
+def _abuses(trial: Trial, names: list[str], port: int, process: subprocess.Popen[str], beside: Beside) -> None:
+    """Send abuses, each of which is answered as stated."""
+    spans: dict[str, list[Span]] = defaultdict(list)
+
+    def send(name: str) -> str | None:
+        make, expected = ABUSES[name]
+        began = time.perf_counter()
+        status = _status(port, make(trial.random), gone=name == "gone at once")
+        spans[name].append((began, time.perf_counter()))
+        return None if status in expected else f"{status}, not {' or '.join(map(str, sorted(expected)))}"
+
+    for number in trial:
+        name = names[number % len(names)]
+        trial.note(name, send(name))
+        if process.poll() is not None:
+            trial.note(name, f"the server ended with {process.returncode}")
+            return
+        if number % 500 == 499:
+            beside.be_quiet(1.0)
+    for name, found in spans.items():
+        late = beside.late(found) and beside.during(lambda name=name: "".join(send(name) or "" for _ in range(10)))
+        trial.note(BESIDE, late and f"{late}, beside {name}")
+
+
+def _storms(trial: Trial, port: int, beside: Beside, request: bytes) -> None:
+    """Clients that leave all at once, when they have something of their answer or nothing yet."""
+
+    def storm() -> str | None:
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(50 if trial.small else 300)]
+        for client in clients:
+            client.sendall(request)
+        clients[0].recv(1)
+        for number, client in enumerate(clients):
+            if number % 2:  # without a goodbye
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+        until = time.perf_counter() + _STORM_SECONDS
+        while left := active_texts(port, "m"):
+            if time.perf_counter() > until:
+                return f"{left:.0f} texts are generated or wait {_STORM_SECONDS:.0f} s later"
+            time.sleep(0.02)
+        return None
+
+    for _ in range(1 if trial.small else 10):
+        trial.note(STORM, beside.during(storm))
+
+
+def _largest(trial: Trial, names: list[str]) -> None:
+    """Send the largest requests of each route beside a canary and a stream of other models."""
+    with tempfile.TemporaryDirectory(prefix="trial-") as folder:
+        for name, model in {**task_models(), "canary": made("ngram")}.items():
+            model.save(Path(folder) / name)
+        folders = [str(path) for path in sorted(Path(folder).iterdir())]
+        with server(*folders, program=tuple(command(trial.control)[1:])) as (port, process):
+            with Beside(port, "canary", "lstm") as beside:
+                beside.be_quiet(3.0)
+                for name in names:
+                    if trial.is_over:
+                        break
+                    path, body = LARGEST[name]
+                    content = request_bytes(body, path)
+
+                    def send(content: bytes = content) -> str | None:
+                        status = asyncio.run(_answered(port, content))
+                        return None if status in (200, 400) else f"{status}, not 200 or 400"
+
+                    trial.note(name, beside.during(send))
+            if trial.control:
+                process.kill()
+
+
+async def _answered(port: int, request: bytes) -> int:
+    """The status of the answer to a request, which is read to its end."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 26)
+    writer.write(request)
+    status, _, _ = await answer(reader)
+    writer.close()
+    return status
 
 
 def _status(port: int, request: bytes, *, gone: bool) -> int:
@@ -138,14 +246,3 @@ def _status(port: int, request: bytes, *, gone: bool) -> int:
         except OSError:  # it was closed before all of the request was sent
             return GONE
     return int(said[9:12]) if len(said) == 12 else GONE
-
-
-def _canary(port: int) -> str | None:
-    """Whether another client is still answered."""
-    began = time.monotonic()
-    try:
-        complete(port, {"prompt": "we", "max_tokens": 2})
-    except (OSError, ValueError, json.JSONDecodeError) as error:
-        return f"then another client got {type(error).__name__}"
-    took = time.monotonic() - began
-    return None if took < SECONDS / 3 else f"then another client waited {took:.1f} s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import shutil
 import sys
@@ -58,6 +59,23 @@ def _too_small(seen: Any, discounts: Any, discount: Callable[..., Any] = smooth.
     return discount(seen, 0.9 * discounts)
 
 
+def _on_the_loop() -> AbstractContextManager[Any]:
+    from benchmarks.serve.largest import OnTheLoop
+
+    return patch.multiple("chainrule.serve.api.pieces", _WORKERS=OnTheLoop(), _TURN_SECONDS=float("inf"))
+
+
+@contextmanager
+def _patient() -> Iterator[None]:
+    from chainrule.serve import guard, run
+
+    with (
+        patch.object(guard, "DEADLINE", 1e6),
+        patch.multiple(run, DEADLINE=1e6, UNREAD_SECONDS=1e6),
+    ):
+        yield
+
+
 def _without_states(*args: Any) -> None:
     """Leave the state of random generators as it is."""
 
@@ -85,6 +103,14 @@ BROKEN: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "invalid UTF-8 is taken for text": lambda: patch("chainrule.text.files.EncodingError", RuntimeError),
     "discounts are too small": lambda: patch.object(smooth, "absolute_discounting", _too_small),
     "every host is taken for this one": lambda: patch("chainrule.serve.guard._name", lambda host: "localhost"),
+    "all work is done on the event loop": _on_the_loop,
+    "slow clients are waited for": _patient,
+    "clients that leave are not noticed": lambda: patch(
+        "chainrule.serve.batching.requests.Ticket.cancel", lambda self: None
+    ),
+    "keys are compared up to the first difference": lambda: patch(
+        "chainrule.serve.guard.hmac.compare_digest", operator.eq
+    ),
     "no test can fail": lambda: patch("reliability.mutants.caught", lambda *args: False),
     "the last piece of a pipe is lost": lambda: patch.object(corpus, "_spooled", _losing),
 }

@@ -20,7 +20,6 @@ import json
 import subprocess
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,11 +27,12 @@ from typing import Any
 
 import chainrule as cr
 from benchmarks.harness import new_parser, show_named
-from benchmarks.serve.largest import CONTROLS, LONGEST_GAP, ON_THE_LOOP, largest_requests, measure
+from benchmarks.serve.largest import CONTROLS, LONGEST_GAP, ON_THE_LOOP, largest_requests, measure, task_models
 from benchmarks.serve.llama import compare as compare_with_llama
 from benchmarks.serve.load import (
     Request,
     Tally,
+    active_texts,
     complete,
     load,
     load_one_then_many,
@@ -207,19 +207,11 @@ def leave(options: argparse.Namespace) -> None:
 
         asyncio.run(every())
         gone = time.perf_counter()
-        while _active_streams(port):
+        while active_texts(port):
             time.sleep(0.02)
         took = time.perf_counter() - gone
     show_named("clients that disconnect", [{"clients": f"{count}", "all places free after s": f"{took:.2f}"}])
     assert took < 1
-
-
-def _active_streams(port: int) -> float:
-    """Return how many texts the server is sampling or has in its queue."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
-        lines = response.read().decode().splitlines()
-    busy = [line for line in lines if line.startswith(("chainrule_writing{", "chainrule_waiting{"))]
-    return sum(float(line.split()[1]) for line in busy)
 
 
 def terminate(options: argparse.Namespace) -> None:
@@ -254,14 +246,12 @@ async def _streams_until_sigterm(port: int, process: subprocess.Popen[str]) -> l
 
 def largest(options: argparse.Namespace) -> None:
     """Send the largest request that each route takes beside a stream, and some of them to a server that waits."""
-    words = "The function returns a list of objects, in the order in which they were added. It may be empty."
     with tempfile.TemporaryDirectory() as place:
         folders = []
-        for name, model in _every_task().items():
+        for name, model in task_models().items():
             folders.append(str(Path(place, name)))
             model.save(folders[-1])
-        others = {verb: verb for verb in ("translate", "tag", "fill")}
-        requests = largest_requests("ngram", "lstm", others, words)
+        requests = largest_requests()
         with server(*folders) as (port, _):
             found = measure(port, "lstm", requests)
         some = [one for one in requests if one[0] in CONTROLS]
@@ -271,19 +261,6 @@ def largest(options: argparse.Namespace) -> None:
     show_named("control: all work on the event loop", [one.row() for one in control])
     assert not any(one.status == 0 or one.status >= 500 for one in found[1:])
     assert max(one.gap for one in found) < LONGEST_GAP < min(one.gap for one in control[1:])
-
-
-def _every_task() -> dict[str, Any]:
-    """Train a small model of each task."""
-    corpus, small = cr.Corpus.open("builtin:python"), {"layers": 1, "steps": 2}
-    pairs, tagged = [("a b c", "c b a"), ("b c a", "a c b")] * 8, [[("the", "DET"), ("cat", "NOUN")]] * 8
-    return {
-        "ngram": train_ngram(),
-        "lstm": cr.train("lstm", corpus, tokenizer="bpe", context="stream", embedding=64, hidden=128, steps=1),
-        "translate": cr.train("seq2seq", pairs, cell="gru", width=32, **small),
-        "tag": cr.train("tagger", tagged, width=32, **small),
-        "fill": cr.train("masked", corpus, width=32, heads=2, window=128, **small),
-    }
 
 
 WHAT: dict[str, Callable[[argparse.Namespace], None]] = {

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+import chainrule as cr
 from benchmarks.serve.load import answer, request_bytes
 
 PATIENCE = 60.0
@@ -16,19 +20,25 @@ LONGEST_GAP = 0.5
 """Seconds that a stream may have to wait for its next piece."""
 CONTROLS = ("/tokenize letters", "/v1/score 30 kB, top 20", "/v1/completions echo, 30 kB, top 20")
 """Requests for which a server that does its work on the event loop must fail."""
-ON_THE_LOOP = """
-import runpy
-from concurrent.futures import Executor, Future
-from chainrule.serve.api import pieces
+WORDS = "The function returns a list of objects, in the order in which they were added. It may be empty."
+
 
 class OnTheLoop(Executor):
-    def submit(self, work, /, *arguments):
-        future = Future()
+    """Does work at once, where it is asked for."""
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
+        future = Future[Any]()
         try:
-            future.set_result(work(*arguments))
+            future.set_result(work(*arguments, **options))
         except BaseException as error:
             future.set_exception(error)
         return future
+
+
+ON_THE_LOOP = """
+import runpy
+from benchmarks.serve.largest import OnTheLoop
+from chainrule.serve.api import pieces
 
 pieces._WORKERS, pieces._TURN_SECONDS = OnTheLoop(), float("inf")
 runpy.run_module("chainrule", run_name="__main__", alter_sys=True)
@@ -68,12 +78,22 @@ def texts(words: str) -> dict[str, str]:
     return {"one line": line.strip(), "lines": line.replace(". ", ".\n"), "letters": "".join(letters)}
 
 
-def largest_requests(lm: str, network: str, others: dict[str, str], words: str) -> list[tuple[str, str, Any]]:
-    """Return name, path and body of requests: the largest that routes take, and larger ones that they refuse.
+def task_models() -> dict[str, Any]:
+    """Train a small model for each route: two that predict text, and one of each other task by its verb."""
+    corpus, small = cr.Corpus.open("builtin:python"), {"layers": 1, "steps": 2}
+    pairs, tagged = [("a b c", "c b a"), ("b c a", "a c b")] * 8, [[("the", "DET"), ("cat", "NOUN")]] * 8
+    return {
+        "ngram": cr.train("ngram", corpus, order=5, tokenizer="bpe"),
+        "lstm": cr.train("lstm", corpus, tokenizer="bpe", context="stream", embedding=64, hidden=128, steps=1),
+        "translate": cr.train("seq2seq", pairs, cell="gru", width=32, **small),
+        "tag": cr.train("tagger", tagged, width=32, **small),
+        "fill": cr.train("masked", corpus, width=32, heads=2, window=128, **small),
+    }
 
-    `lm` and `network` are models that predict text; `others` are a translator, a tagger and a filler by their
-    verbs. `words` is some text of a few sentences.
-    """
+
+def largest_requests() -> list[tuple[str, str, Any]]:
+    """Return name, path and body of requests to `task_models`: the largest of each route, and some too large."""
+    lm, network, words = "ngram", "lstm", WORDS
     found: list[tuple[str, str, Any]] = []
 
     def add(name: str, path: str, **body: Any) -> None:
@@ -121,9 +141,9 @@ def largest_requests(lm: str, network: str, others: dict[str, str], words: str) 
     add("2,000 letters", "/v1/inside", model=network, text=text[:2000])
     add("200 letters", "/v1/merges", model=lm, text=text[:200])
     add("100", "/v1/neighbours", model=network, token="a", top=100)
-    add("128 texts", "/v1/translate", model=others["translate"], text=[text[:300]] * 128, beams=5)
-    add("9 texts of 100 kB", "/v1/tag", model=others["tag"], text=[text[:100_000]] * 9)
-    add("30 gaps", "/v1/fill", model=others["fill"], text="[MASK] " * 30, top=50)
+    add("128 texts", "/v1/translate", model="translate", text=[text[:300]] * 128, beams=5)
+    add("9 texts of 100 kB", "/v1/tag", model="tag", text=[text[:100_000]] * 9)
+    add("30 gaps", "/v1/fill", model="fill", text="[MASK] " * 30, top=50)
     add("a wrong list", "/detokenize", model=lm, tokens=["a"] * 200_000)
     return found
 
@@ -131,12 +151,12 @@ def largest_requests(lm: str, network: str, others: dict[str, str], words: str) 
 async def beside(port: int, streaming: str, name: str, path: str, body: Any) -> Outcome:
     """Send a request while another model streams; return the answer and the stream's worst gap."""
     content = b"" if body is None else request_bytes(body, path)  # before the clock starts: it takes its time
-    gaps: list[float] = []
+    times: list[float] = []
     done = asyncio.Event()
-    streams = asyncio.create_task(_stream_until(port, streaming, done, gaps))
-    while not gaps:  # it streams
+    streams = asyncio.create_task(stream_until(port, streaming, done, times))
+    while not times:  # it streams
         await asyncio.sleep(0.01)
-    gaps.clear()
+    del times[:-1]
     began = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 26)
     writer.write(content)
@@ -154,13 +174,14 @@ async def beside(port: int, streaming: str, name: str, path: str, body: Any) -> 
     await asyncio.sleep(0.5)  # what the server does after the client has gone counts as well
     done.set()
     await streams
+    gaps = [after - before for before, after in pairwise(times)]
     return Outcome(name, status, len(found) / 1e6, took, max(gaps, default=took), len(gaps))
 
 
-async def _stream_until(port: int, model: str, done: asyncio.Event, gaps: list[float]) -> None:
-    """Stream one text after the other; note the time between pieces."""
+async def stream_until(port: int, model: str, done: asyncio.Event, times: list[float]) -> None:
+    """Stream one text after the other; note the time of each piece."""
     asked = {"model": model, "prompt": "the", "max_tokens": 4096, "stream": True, "logprobs": 1}
-    seed, last = 0, None
+    seed = 0
     while not done.is_set():
         seed += 1
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -169,10 +190,7 @@ async def _stream_until(port: int, model: str, done: asyncio.Event, gaps: list[f
         while not done.is_set():
             size = int(await reader.readline(), 16)
             await reader.readexactly(size + 2)
-            now = time.perf_counter()
-            if last is not None:
-                gaps.append(now - last)
-            last = now
+            times.append(time.perf_counter())
             if not size:
                 break
         writer.close()

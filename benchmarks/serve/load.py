@@ -144,6 +144,14 @@ def complete(port: int, body: dict[str, Any]) -> str:
         return str(json.loads(response.read())["choices"][0]["text"])
 
 
+def active_texts(port: int, model: str = "") -> float:
+    """Return how many texts the server, or one model of it, is sampling or has in its queue."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as response:
+        lines = response.read().decode().splitlines()
+    busy = [line for line in lines if line.startswith(("chainrule_writing{", "chainrule_waiting{"))]
+    return sum(float(line.split()[1]) for line in busy if f'model="{model}' in line)
+
+
 @contextmanager
 def server(
     *arguments: str, program: tuple[str, ...] = ("-m", "chainrule")

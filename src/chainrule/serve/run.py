@@ -28,6 +28,8 @@ DRAIN_SECONDS = 25.0
 _LAST_SECONDS = 4  # for those errors to reach their clients
 _GRACE_SECONDS = 2  # after which the process ends, whatever is under way: the unit file allows 35 in all
 _LATE_SECONDS = 0.5  # in which requests that were sent before SIGTERM, and not read yet, get an answer
+UNREAD_SECONDS = 30.0
+"""How long a client may take nothing of its answer; then its connection is closed (on Linux)."""
 
 _SWITCH_SECONDS = 5e-4
 """How long a thread computes in Python while others wait.
@@ -70,8 +72,18 @@ class _Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._deadline.cancel()
+        self._deadline = self.loop.call_later(2 * DEADLINE, self._end_body)
         self._header_bytes = None
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._deadline.cancel()
+        super().on_message_complete()
+
+    def _end_body(self) -> None:
+        """Close the connection if the request was answered, and its body still comes: nobody reads that."""
+        if self.cycle is not None and self.cycle.response_complete:
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline.cancel()
@@ -175,6 +187,8 @@ def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections have it from the socket that listens
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * UNREAD_SECONDS))
     try:
         listening.bind((host, port))
         listening.listen(1024)
