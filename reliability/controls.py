@@ -59,6 +59,20 @@ def _too_small(seen: Any, discounts: Any, discount: Callable[..., Any] = smooth.
     return discount(seen, 0.9 * discounts)
 
 
+@contextmanager
+def _larger() -> Iterator[None]:
+    from chainrule.interop import huggingface
+
+    def larger(*args: Any, read: Callable[..., Any] = huggingface.from_weights) -> Any:
+        network = read(*args)
+        for weight in network.parameters():
+            weight.data.mul_(1.001)
+        return network
+
+    with patch.object(huggingface, "from_weights", larger):
+        yield
+
+
 def _on_the_loop() -> AbstractContextManager[Any]:
     from benchmarks.serve.largest import OnTheLoop
 
@@ -103,6 +117,7 @@ BROKEN: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "invalid UTF-8 is taken for text": lambda: patch("chainrule.text.files.EncodingError", RuntimeError),
     "discounts are too small": lambda: patch.object(smooth, "absolute_discounting", _too_small),
     "every host is taken for this one": lambda: patch("chainrule.serve.guard._name", lambda host: "localhost"),
+    "imported weights are a thousandth too large": _larger,
     "all work is done on the event loop": _on_the_loop,
     "slow clients are waited for": _patient,
     "clients that leave are not noticed": lambda: patch(

@@ -1,4 +1,4 @@
-"""Numbers beside those of other programs: KenLM, NLTK, transformers, tiktoken, sacrebleu.
+"""Numbers beside those of other programs: KenLM, NLTK, transformers (architectures.py), tiktoken, sacrebleu.
 
 Golden files of KenLM stand in tests/ngram/data. Sentences are generated and scored by the textbook's recursion over
 KenLM's own file; the other peers have tests, which this row runs and counts.
@@ -15,6 +15,7 @@ import numpy as np
 
 import chainrule as cr
 
+from .architectures import DESIGNS, compare
 from .frame import Trial
 from .tested import ROOT, run_tests
 
@@ -37,8 +38,12 @@ TOLERANCE = 1e-4
 
 
 def run(trial: Trial) -> None:
-    """Score `count` sentences beside KenLM's file, as many words beside NLTK, and run the tests of other peers."""
-    names = trial.chosen([KENLM, NLTK, "tests"])
+    """Score `count` sentences beside KenLM's file, as many words beside NLTK, and run the tests of other peers.
+
+    A tenth as many prompts go to each architecture; a small run, in which transformers would take most of the time,
+    leaves them out.
+    """
+    names = trial.chosen([KENLM, NLTK, *DESIGNS, "tests"])
     if KENLM in names:
         _kenlm(trial)
     if NLTK in names:
@@ -46,6 +51,11 @@ def run(trial: Trial) -> None:
             trial.left_out[NLTK] = "nltk is not installed"
         else:
             _nltk(trial)
+    for name in [name for name in names if name in DESIGNS and (trial.only or not trial.small)]:
+        if importlib.util.find_spec("transformers") is None:
+            trial.left_out[name] = "transformers is not installed"
+        else:
+            compare(trial, name, trial.count // 10)
     if "tests" in names and not trial.small:
         run_tests(trial, TESTS)
 

@@ -47,6 +47,11 @@ with broken(chosen):
 
 def hold(trial: Trial, names: Sequence[str], port: int, beside: Beside, unread: bytes) -> None:
     """Open connections of every sort at once, and hold them; each is given up by the server after its time."""
+    late = beside.during(lambda: _held(trial, names, port, unread))
+    trial.note("another client beside slow ones", late)
+
+
+def _held(trial: Trial, names: Sequence[str], port: int, unread: bytes) -> None:
     share, each = (SHORT, 3) if trial.small else (1.0, 20)
     clients = [(name, _connected(port, SLOW[name][0] or unread * (name == UNREAD))) for name in names * each]
     ends: dict[int, float] = {}
@@ -62,13 +67,11 @@ def hold(trial: Trial, names: Sequence[str], port: int, beside: Beside, unread: 
                 client.send(SLOW[name][1][turn : turn + 1])
         turn += 1
         time.sleep(DEADLINE / share / 40)
-    late = beside.late([(began, time.perf_counter())])
     for number, (name, client) in enumerate(clients):
         client.close()
         stated, took = SLOW[name][2] / share, ends.get(number, float("inf"))
         is_right = 0.5 * stated < took < stated + _SLACK
         trial.note(name, None if is_right else f"given up after {took:.1f} s, not {stated:.1f}")
-    trial.note("another client beside slow ones", late)
 
 
 def _connected(port: int, request: bytes) -> socket.socket:

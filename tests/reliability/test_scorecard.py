@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from reliability.__main__ import main
+from reliability.architectures import DESIGNS
 from reliability.controls import BROKEN
 from reliability.frame import Control, Result, Row, Trial, run_control, run_row
 from reliability.models import KINDS
@@ -20,6 +21,7 @@ from reliability.rows import ROWS
 from reliability.writers import COMMANDS, WRITERS, Writer
 
 from chainrule.contract.kinds import _BUILT_IN
+from chainrule.interop.huggingface import ARCHITECTURES
 from reliability import faults, kills, limited, mutants, stops
 
 CONTROLS = [(row, control) for row in ROWS.values() for control in row.controls]
@@ -47,6 +49,7 @@ def test_every_row_has_a_control_and_every_control_a_row() -> None:
     assert all(row.controls for row in ROWS.values())
     assert {control.name for _, control in CONTROLS} == {*BROKEN}
     assert {*KINDS} == {*_BUILT_IN}
+    assert {*DESIGNS} == {*ARCHITECTURES}
 
 
 # -- the frame --------------------------------------------------------------------------------------------

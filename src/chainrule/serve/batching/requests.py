@@ -94,6 +94,8 @@ class Ticket:
         """Yield the events until all texts have ended; an error of the model is raised."""
         try:
             while self.waiting:
+                if not self._events.empty():
+                    await asyncio.sleep(0)  # else a text that is generated faster than it is sent holds up the loop
                 event = await self._events.get()
                 if isinstance(event, Exception):
                     raise event
