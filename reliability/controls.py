@@ -60,6 +60,16 @@ def _too_small(seen: Any, discounts: Any, discount: Callable[..., Any] = smooth.
 
 
 @contextmanager
+def _unescaped() -> Iterator[None]:
+    from chainrule.report import pages
+
+    pages._environment.cache_clear()  # of templates that were read already
+    pages._environment().autoescape = False
+    yield
+    pages._environment.cache_clear()
+
+
+@contextmanager
 def _larger() -> Iterator[None]:
     from chainrule.interop import huggingface
 
@@ -117,6 +127,7 @@ BROKEN: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "invalid UTF-8 is taken for text": lambda: patch("chainrule.text.files.EncodingError", RuntimeError),
     "discounts are too small": lambda: patch.object(smooth, "absolute_discounting", _too_small),
     "every host is taken for this one": lambda: patch("chainrule.serve.guard._name", lambda host: "localhost"),
+    "texts of reports are not escaped": _unescaped,
     "imported weights are a thousandth too large": _larger,
     "all work is done on the event loop": _on_the_loop,
     "slow clients are waited for": _patient,

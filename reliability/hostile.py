@@ -12,8 +12,10 @@ from typing import Any
 import chainrule as cr
 from chainrule.errors import ChainruleError, EncodingError
 
+from .browser import missing
 from .frame import Trial
 from .limited import run_limited
+from .shown import REPORT, VIEWS, show
 
 INVALID = {
     "a lone continuation byte": b"\x80",
@@ -106,11 +108,17 @@ def run(trial: Trial) -> None:
         return attempt
 
     count, trial.count = trial.count, min(trial.count, len(tries))
-    run_limited(trial, prepare)
+    if tries:
+        run_limited(trial, prepare)
     trial.count = count
     for name in pages[: 2 if trial.small else None]:
         if not trial.is_over:
             trial.note("pages", _shown(texts[name].decode()))
+    if trial.chosen([REPORT, VIEWS]) and (trial.only or not trial.small):
+        if reason := missing():
+            trial.left_out["browser"] = reason
+        else:
+            show(trial, SCRIPTS)
     if not trial.small and not trial.only:
         trial.note("a line of 50 MB", _long_line())
 

@@ -115,12 +115,16 @@ _ROWS = [
     Row(
         "hostile-text",
         "Texts with byte order marks, NULs, invalid UTF-8 of every class, strings of special tokens, scripts "
-        "for a page and a line of 50 MB are read, encoded, learned and shown.",
+        "for a page and a line of 50 MB are read, encoded, learned and shown; a browser opens reports and views "
+        "of the server with a script in every field.",
         "the stated result or our own error, 2 GB at most, and no page runs a text.",
         hostile.run,
         count=10_000,
         small=60,
-        controls=[Control("invalid UTF-8 is taken for text", ["invalid: FF", "invalid: FE"], 4)],
+        controls=[
+            Control("invalid UTF-8 is taken for text", ["invalid: FF", "invalid: FE"], 4),
+            Control("texts of reports are not escaped", [hostile.REPORT], 1),
+        ],
         size="every text and tokenizer",
     ),
     Row(
@@ -169,8 +173,8 @@ _ROWS = [
         "sending byte by byte or not reading; 300 clients that leave at once; wrong keys that share letters with "
         "the right one; the largest requests of each route.",
         "the stated code, and slow clients are given up after the stated time. Beside all of it another client "
-        "sends small requests to another model: its p99 stays under 0.25 s or twice that of the quiet server; and a "
-        "stream stands still for 0.5 s at most, or twice the longest time on the quiet server. What is late is "
+        "sends small requests to another model: its p99 stays under 0.25 s or twice that of the quiet server; and "
+        "a stream stands still for 0.5 s at most, or twice the longest time on the quiet server. What is late is "
         "tried twice more, and lost if it is late each time. After a storm nothing is left to do within 5 s. "
         "The check of a wrong key takes the same time, within a tenth, whatever it shares with the right one.",
         abuse.run,
