@@ -10,6 +10,8 @@ import pytest
 from reliability.browser import PATIENCE, missing
 from reliability.browser import launched as started
 
+__all__ = ["PATIENCE", "launched"]
+
 
 @contextlib.contextmanager
 def launched() -> Iterator[Any]:

@@ -15,7 +15,7 @@ from chainrule.decode import healing
 from chainrule.decode.strategies import Bias, EachRow
 from chainrule.errors import DecodingError
 from chainrule.serve.batching.prefixes import LEAST, Prefixes
-from chainrule.serve.batching.requests import PAUSE, Ask, BusyError, ClosingError, Generated
+from chainrule.serve.batching.requests import PAUSE, Ask, BusyError, ClosingError, Generated, Ticket
 from chainrule.serve.batching.scheduler import Limits, Scheduler
 
 
@@ -168,3 +168,22 @@ def test_a_full_queue_and_a_closed_scheduler_refuse(models: dict[str, cr.Languag
             scheduler.generate(Ask("the", cr.Sample(), 3))
 
     run_async(fill())
+
+
+def test_a_text_that_comes_faster_than_it_is_sent_leaves_others_the_loop() -> None:
+    ticket, turns = Ticket(Ask("", cr.Greedy(), 100)), []
+    for number in range(100):
+        ticket.put(Generated(0, [1], [0.0], None, "length" if number == 99 else None))
+
+    async def other() -> None:
+        while True:
+            turns.append(1)
+            await asyncio.sleep(0)
+
+    async def both() -> None:
+        task = asyncio.create_task(other())
+        assert len([event async for event in ticket.events()]) == 100
+        task.cancel()
+
+    run_async(both())
+    assert len(turns) > 50
