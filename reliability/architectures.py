@@ -74,6 +74,8 @@ def _both(name: str, folder: Path, seed: int) -> tuple[Any, Logits, Logits, Call
     from chainrule.interop import huggingface
     from chainrule.masked.filling import gapped_ids
 
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
     kind, settings = DESIGNS[name]
     huggingface.export(trained(kind, tokenizer="byte", **settings), folder / "ours")
     config = json.loads((folder / "ours" / "config.json").read_text())

@@ -17,6 +17,7 @@ from .browser import PATIENCE, launched
 from .frame import Trial
 
 REPORT, VIEWS = "report in a browser", "views of the server in a browser"
+_TEXTS = "document.body.innerText + Array.from(document.querySelectorAll('textarea'), one => one.value).join()"
 _FOUND = "window.hit !== undefined || document.querySelector('[onerror], [onload], [src=x]') !== null"
 """Whether a script of a text ran, or became an element of the page."""
 
@@ -32,7 +33,8 @@ def show(trial: Trial, scripts: Sequence[str]) -> None:
                 page.goto(path.resolve().as_uri())
                 page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
                 page.wait_for_timeout(200)  # what has an error of loading tells so a moment later
-                trial.note(REPORT, "a text ran" if page.evaluate(_FOUND) else None)
+                shown = None if "window.hit" in page.evaluate(_TEXTS) else "the text is not shown"
+                trial.note(REPORT, "a text ran" if page.evaluate(_FOUND) else shown)
         if trial.chosen([VIEWS]) and not trial.small:
             _views(trial, page, Path(folder), scripts)
 
@@ -80,4 +82,5 @@ def _views(trial: Trial, page: Any, folder: Path, scripts: Sequence[str]) -> Non
                 )
                 page.wait_for_selector(f"main[data-shown={view}]")
                 page.wait_for_timeout(300)
-                trial.note(VIEWS, f"a text ran in {view}" if page.evaluate(_FOUND) else None)
+                shown = None if "window.hit" in page.evaluate(_TEXTS) else f"the text is not shown in {view}"
+                trial.note(VIEWS, f"a text ran in {view}" if page.evaluate(_FOUND) else shown)
