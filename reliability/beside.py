@@ -45,6 +45,8 @@ class Beside:
         with contextlib.suppress(RuntimeError):  # it has ended by an error
             self._loop.call_soon_threadsafe(self._done.set)
         self._thread.join(60)
+        if not self._thread.is_alive():
+            self._loop.close()
 
     async def _both(self) -> None:
         try:
