@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from chainrule.cli.main import VERBS, cli
+from chainrule.cli.main import cli, verbs
 from chainrule.cli.options.declaring import BriefCommand
 
 PAGES = Path(__file__).parent / "cli"
@@ -40,14 +40,14 @@ def page(verb: click.Command, text: str) -> str:
 
 def overview() -> str:
     """Return the page that lists the verbs."""
-    rows = (f"| [{verb.name}]({verb.name}.md) | {verb.get_short_help_str(limit=200)} |\n" for verb in VERBS)
+    rows = (f"| [{verb.name}]({verb.name}.md) | {verb.get_short_help_str(limit=200)} |\n" for verb in verbs())
     return f"{OVERVIEW}| verb | what it does |\n| --- | --- |\n{''.join(rows)}"
 
 
 def main() -> None:
     """Write the pages, or with --check exit with 1 if one is out of date."""
     stale = []
-    for name, write in [("README", lambda _: overview()), *((verb.name, partial(page, verb)) for verb in VERBS)]:
+    for name, write in [("README", lambda _: overview()), *((verb.name, partial(page, verb)) for verb in verbs())]:
         path = PAGES / f"{name}.md"
         old = path.read_text(encoding="utf-8") if path.exists() else ""
         new = write(old)

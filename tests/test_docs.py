@@ -14,7 +14,7 @@ import pytest
 from tests.lectures import Lecture, Row
 
 import chainrule as cr
-from chainrule.cli.main import VERBS, main
+from chainrule.cli.main import main, verbs
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -65,7 +65,7 @@ def test_each_verb_has_a_page_that_is_its_help() -> None:
     )
     assert done.returncode == 0, done.stderr
     pages = {path.stem for path in (ROOT / "docs" / "cli").glob("*.md")}
-    assert pages == {verb.name for verb in VERBS} | {"README"}
+    assert pages == {verb.name for verb in verbs()} | {"README"}
 
 
 @pytest.mark.usefixtures("corpora")
@@ -182,7 +182,7 @@ def test_cells_of_the_lectures_have_no_markup_of_their_own() -> None:
 @pytest.mark.parametrize("name", ["lectures.md", "lectures-files.md"])
 def test_the_lectures_pages_name_files_functions_and_options_that_exist(name: str) -> None:
     page = (ROOT / "docs" / name).read_text(encoding="utf-8")
-    options = {option for verb in VERBS for parameter in verb.params for option in parameter.opts}
+    options = {option for verb in verbs() for parameter in verb.params for option in parameter.opts}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page)) <= options
     for target, found in re.findall(r"\(\.\./(src/[^)]+\.py)\), `(\w+)`", page):
         assert re.search(rf"(def|class) {found}\b", (ROOT / target).read_text(encoding="utf-8")), (target, found)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chainrule.cli.main import VERBS
+from chainrule.cli.main import verbs
 from chainrule.cli.options.unknown import _ALSO_CALLED
 
 from .running import Fails, Run
@@ -17,7 +17,7 @@ def options() -> dict[str, dict[str, Any]]:
     """The names that help shows for the options of each verb."""
     return {
         str(verb.name): {parameter.opts[0]: parameter for parameter in verb.params if parameter.opts[0][0] == "-"}
-        for verb in VERBS
+        for verb in verbs()
     }
 
 
@@ -170,7 +170,7 @@ def test_an_option_by_the_name_that_others_give_it(fails: Fails, words: list[str
 
 
 def test_every_option_that_a_hint_names_is_one_of_some_verb() -> None:
-    options = {option for verb in VERBS for parameter in verb.params for option in parameter.opts}
+    options = {option for verb in verbs() for parameter in verb.params for option in parameter.opts}
     assert set(_ALSO_CALLED) <= options
 
 
@@ -193,7 +193,7 @@ def test_the_settings_of_a_kind_come_in_groups(run: Run) -> None:
 
 def test_the_list_of_verbs_says_what_each_does_in_whole_sentences(run: Run) -> None:
     lines = run("--help").out.partition("Commands:\n")[2].splitlines()
-    assert len(lines) == len(VERBS)
+    assert len(lines) == len(verbs())
     assert all(line.endswith(".") and not line.endswith("...") and len(line) <= 80 for line in lines)
 
 

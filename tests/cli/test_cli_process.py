@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import chainrule as cr
-from chainrule.cli.main import VERBS
+from chainrule.cli.main import verbs
 
 from .running import Run, on_terminal
 
@@ -45,8 +45,8 @@ def test_the_library_imports_nothing_heavy_until_it_is_used() -> None:
 
 
 def test_no_verb_loads_anything_heavy_to_explain_itself() -> None:
-    explain = "from chainrule.cli.main import cli\n"
-    explain += "for verb in cli.commands:\n    cli.main([verb, '--help'], standalone_mode=False)\n"
+    explain = "from chainrule.cli.main import cli, verbs\n"
+    explain += "for verb in verbs():\n    cli.main([verb.name, '--help'], standalone_mode=False)\n"
     packages = imported("-c", explain)
     assert "click" in packages
     assert not packages & HEAVY
@@ -56,6 +56,15 @@ def test_ngram_models_never_wait_for_torch(model: Path, toy: Path) -> None:
     packages = imported("-m", "chainrule", "evaluate", model, toy)
     assert "numpy" in packages
     assert "torch" not in packages
+
+
+def test_a_verb_imports_no_other_verb_and_reads_no_entry_points(model: Path) -> None:
+    run = "import sys\nfrom chainrule.cli.main import cli\n"
+    run += "cli.main(['suggest', sys.argv[1], '--prompt', 'the'], standalone_mode=False)\nprint(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", run, model], capture_output=True, text=True, check=True)
+    modules = set(ran.stdout.splitlines()[-1].split())
+    assert {name for name in modules if name.startswith("chainrule.cli.verbs.")} == {"chainrule.cli.verbs.suggest"}
+    assert "chainrule.ngram.ngram_model" in modules and "importlib.metadata" not in modules
 
 
 def test_help_comes_at_once(run_alone: Run) -> None:
@@ -68,7 +77,7 @@ def test_help_comes_at_once(run_alone: Run) -> None:
     assert len(modules - ours) < 250
     ran = run_alone("--help")
     assert ran.code == 0
-    for verb in VERBS:
+    for verb in verbs():
         assert f"\n  {verb.name} " in ran.out
 
 

@@ -8,7 +8,6 @@ import shlex
 import sys
 from dataclasses import dataclass
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -88,6 +87,8 @@ class TrainingData:
 
     def provenance(self) -> dict[str, Any]:
         """Where a model trained on this comes from: text, seed, versions, command."""
+        from importlib.metadata import PackageNotFoundError, version  # 40 ms, which a model that is loaded saves
+
         libraries = {}
         for name in ("numpy", "tokenizers", "torch"):
             with contextlib.suppress(PackageNotFoundError):

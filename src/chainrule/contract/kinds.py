@@ -187,6 +187,11 @@ def kind_names() -> list[str]:
     return [*_BUILT_IN, *(name for name in find_plugins(PLUGINS) if name not in _BUILT_IN)]
 
 
+def is_kind(name: str) -> bool:
+    """Return True if there is a kind of that name; plug-ins are searched, which takes time, only for others."""
+    return name in _BUILT_IN or name in find_plugins(PLUGINS)
+
+
 def present_name(name: str) -> str:
     """Return the present name of a kind that may have been renamed.
 
@@ -236,7 +241,7 @@ def learns_as(kind: Kind, settings: Any) -> Task:
 def task_of(kind: str) -> Task:
     """Return the task of the kind of that name; a kind that is not known passes for one of language models."""
     name = present_name(kind)
-    return find_task(find_kind(name).task) if name in kind_names() else LANGUAGE
+    return find_task(find_kind(name).task) if is_kind(name) else LANGUAGE
 
 
 def load(
@@ -289,7 +294,7 @@ def is_for_accelerators(kind: Kind, settings: Mapping[str, Any]) -> bool:
 def _is_for_accelerators(content: ModelFolder) -> bool:
     """Return True if a model, or one of its parts, is for accelerators."""
     name = present_name(content.kind)
-    own = name in kind_names() and is_for_accelerators(find_kind(name), content.config)
+    own = is_kind(name) and is_for_accelerators(find_kind(name), content.config)
     return own or any(map(_is_for_accelerators, content.parts.values()))
 
 
@@ -322,7 +327,7 @@ class Workers:
 def check_task(content: ModelFolder, tasks: Collection[str]) -> None:
     """Refuse a model that is for another task, and name the verb that takes it and a kind that is right here."""
     name = present_name(content.kind)
-    if name in kind_names() and (task := task_of(name)).name not in tasks:
+    if is_kind(name) and (task := task_of(name)).name not in tasks:
         refused = (
             f"{content.path}: a model of the kind {name} {task.does}: use chainrule {task.verb} {content.path}"
         )
@@ -333,7 +338,7 @@ def check_task(content: ModelFolder, tasks: Collection[str]) -> None:
 def load_content(content: ModelFolder) -> Model:
     """The model of a folder that was read, or of a part of one, on the CPU."""
     content = replace(content, kind=present_name(content.kind))
-    if content.kind not in kind_names():
+    if not is_kind(content.kind):
         raise FolderError(
             f"{content.path}: its kind {content.kind!r} is not one this chainrule knows ({', '.join(kind_names())})"
         )

@@ -21,7 +21,7 @@ from chainrule.ngram.store.values import GRID_BITS, Values
 from chainrule.tokens.base import Tokenizer
 
 _GRID = 2  # numbers that describe a grid
-_CHECKED_UP_TO = 1 << 22  # nodes; larger models open without a full check: kernels stay in bounds anyway
+_CHECKED_UP_TO = 1 << 17  # nodes; larger models open without a full check: kernels stay in bounds anyway
 
 
 def load_ngram(folder: ModelFolder) -> NgramModel:

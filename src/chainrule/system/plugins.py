@@ -9,10 +9,12 @@ from __future__ import annotations
 import pkgutil
 import sys
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from chainrule.errors import PluginError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 Expected = TypeVar("Expected")
 
@@ -30,6 +32,8 @@ def find_plugins(group: str) -> dict[str, EntryPoint]:
 @cache
 def _plugins(group: str, path: tuple[str, ...]) -> dict[str, EntryPoint]:
     """Find the plug-ins once for each search path: that reads a file of every package that is installed."""
+    from importlib.metadata import entry_points  # 40 ms to import
+
     return {point.name: point for point in entry_points(group=group)}
 
 

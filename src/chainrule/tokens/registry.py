@@ -10,9 +10,8 @@ from __future__ import annotations
 import contextlib
 import difflib
 import json
-from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from chainrule.errors import PluginError, TokenizerError
 from chainrule.system.disk import replaced_file
@@ -32,6 +31,9 @@ from chainrule.tokens.subwords.tokenizer import SubwordTokenizer
 from chainrule.tokens.vocabulary import Limit
 from chainrule.tokens.words.splitting import Splitting
 from chainrule.tokens.words.tokenizer import WordTokenizer
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 PLUGINS = "chainrule.tokenizers"
 """The group of entry points that add tokenizers."""
