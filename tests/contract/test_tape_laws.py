@@ -10,8 +10,11 @@ import pytest
 
 import chainrule as cr
 from chainrule.arrays import pad
+from chainrule.autodiff import tape_model
 from chainrule.autodiff.tape_model import TapeModel
 from chainrule.contract import chain
+from chainrule.networks import loss_on_cpu
+from chainrule.networks.loss_on_cpu import nats_of_targets
 from chainrule.testing.laws import LAWS
 
 TEXT = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n")
@@ -98,3 +101,20 @@ def test_empty_texts_and_no_rows() -> None:
     np.testing.assert_array_equal(
         lm.next_log_probs(lm.extend(state, np.zeros((1, 0), np.int64))), lm.next_log_probs(state)
     )
+
+
+def test_compiled_loops_give_the_scores_of_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm, ids_BT = made("gru"), pad([[3, 4, 5, 2], [4, 2]])
+    called: list[int] = []
+
+    def counted(*arguments: Any) -> Any:
+        called.append(len(arguments[0]))
+        return nats_of_targets(*arguments)
+
+    monkeypatch.setattr(tape_model, "IS_ARM", False)
+    plain = lm.score(ids_BT)
+    monkeypatch.setattr(tape_model, "IS_ARM", True)
+    monkeypatch.setattr(tape_model, "_NANOSECONDS", 1e9)
+    monkeypatch.setattr(loss_on_cpu, "nats_of_targets", counted)
+    np.testing.assert_allclose(lm.score(ids_BT), plain, rtol=1e-5, atol=1e-6)
+    assert called == [8]

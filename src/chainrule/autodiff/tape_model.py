@@ -23,13 +23,15 @@ from chainrule.contract.lm import Context, LanguageModel, State, check_rows, exp
 from chainrule.errors import ChainruleError, MissingExtraError, ModelError
 from chainrule.networks.memory import Memory, WindowTokens
 from chainrule.networks.settings import EngineSettings
-from chainrule.system.devices import has_torch
+from chainrule.system.devices import IS_ARM, has_torch
+from chainrule.system.parallel import cores, worth_a_kernel
 from chainrule.tokens.base import Tokenizer
 
 TOKENS_AT_ONCE = 1 << 13
 """The most tokens read in one forward pass: more would take memory and save no time."""
 LOGITS_AT_ONCE = 1 << 22
 """The most logits computed at once, vocabulary times tokens."""
+_NANOSECONDS = 8  # for the exponential of a logit and its sum by NumPy, on ARM
 
 
 @dataclass(frozen=True)
@@ -251,9 +253,15 @@ class TapeModel(LanguageModel):
         flat_ND, flat_N = features_BTD.reshape(-1, features_BTD.shape[-1]), ids_BT.reshape(-1)
         picked_N = np.empty(len(flat_N), np.float32)
         rows = max(LOGITS_AT_ONCE // self.tokenizer.vocab_size, 1)
+        by_loops = IS_ARM and worth_a_kernel(len(flat_N) * self.tokenizer.vocab_size, _NANOSECONDS)
         for low in range(0, len(flat_N), rows):
             some = slice(low, low + rows)
             logits_NV = self._logits(flat_ND[some])
+            if by_loops:
+                from chainrule.networks.loss_on_cpu import nats_of_targets
+
+                picked_N[some] = -nats_of_targets(logits_NV, flat_N[some], cores())
+                continue
             of_ids_N = np.take_along_axis(logits_NV, flat_N[some, None], axis=1)[:, 0]
             # ln p(x) = z_x - ln Σ e^z
             picked_N[some] = of_ids_N - _log_sum_exp(logits_NV)

@@ -50,6 +50,7 @@ _SAMPLING_SECONDS, _SAMPLING_TOKENS = 0.1, 2000
 _LONG_TRAINING = 10.0  # seconds; a model of counts that trains faster is trained twice, to time the second training
 _FEW_TOKENS = 500  # whole lines of at most this many tokens are read before anything is timed
 _TIMES, _LONG_SECONDS = 3, 0.5  # a text is scored so often for its speed, unless it takes long
+_COMPILING = 60.0  # seconds; compiling loops beside other work may take so long, and a first scoring with it
 
 
 @contextmanager
@@ -229,7 +230,9 @@ class MeasuredTraining:
         found = measure(lm, encoded, keep=pieces.append)
         seconds = [found.seconds]
         is_counted = _flops_per_token(lm) is None  # its loops may be compiled for a long text only
-        while len(seconds) < _TIMES and min(seconds) < (10 if is_counted and len(seconds) == 1 else _LONG_SECONDS):
+        while len(seconds) < _TIMES and min(seconds) < (
+            _COMPILING if is_counted and len(seconds) == 1 else _LONG_SECONDS
+        ):
             seconds.append(measure(lm, encoded).seconds)
         median = statistics.median_low(seconds)
         found = replace(found, seconds=median, tokens_per_second=found.tokens / max(median, 1e-9))

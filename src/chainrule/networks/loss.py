@@ -60,9 +60,7 @@ def best_nats(
 def nats_of_targets(logits_NV: Tensor, targets_N: Tensor) -> Tensor:
     """-ln p(target) of each row, 0 where the target is PAD; the logits may be overwritten."""
     if _by_compiled_loops(logits_NV, logits_NV.shape[1]) and not logits_NV.requires_grad:
-        from chainrule.networks import loss_on_cpu
-
-        return loss_on_cpu.nats_of_targets(logits_NV, targets_N)
+        return _on_cpu("nats_of_targets", logits_NV, targets_N)
     return F.cross_entropy(logits_NV.to(wide_type(logits_NV)), targets_N, ignore_index=PAD, reduction="none")
 
 
@@ -79,6 +77,14 @@ def _by_compiled_loops(x_ND: Tensor, vocab_size: int) -> bool:
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
     )
+
+
+def _on_cpu(name: str, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
+    """Call a function of loss_on_cpu.py, which takes NumPy's arrays."""
+    from chainrule.networks import loss_on_cpu
+
+    arrays = (x.detach().numpy() for x in (logits_NV, targets_N))
+    return torch.from_numpy(getattr(loss_on_cpu, name)(*arrays, torch.get_num_threads()))
 
 
 # torch.compile would unroll the loop over pieces. torch.compiler.disable would prevent it too, but takes 1.5 s to
@@ -212,9 +218,7 @@ def best_errors(logits_NV: Tensor, targets_N: Tensor, unit: float, dtype: torch.
 
         return loss_kernels.softmax_errors(logits_NV, targets_N, unit, dtype)
     if _by_compiled_loops(logits_NV, logits_NV.shape[1]) and unit == 1 and dtype == logits_NV.dtype:
-        from chainrule.networks import loss_on_cpu
-
-        return loss_on_cpu.replace_by_errors(logits_NV, targets_N).sum(), logits_NV
+        return _on_cpu("replace_by_errors", logits_NV, targets_N).sum(), logits_NV
     return softmax_errors(logits_NV, targets_N, unit, dtype)
 
 
