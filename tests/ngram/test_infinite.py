@@ -199,6 +199,19 @@ def test_a_long_row_is_walked_in_pieces() -> None:
     np.testing.assert_array_equal(fast.score(row), slow.score(row))
 
 
+def test_many_short_texts_are_worth_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = train("a b a b b a\n" * 20, "line")
+    compiled: list[int] = []
+    monkeypatch.setattr(walk, "_KERNELS", "a module that is not loaded")
+    monkeypatch.setattr(walk.Walker, "_walk_compiled", lambda self, ids, *rest: compiled.append(ids.size))
+    rows = np.full((10, 100), lm.tokenizer.encode("a")[0])
+    for _ in range(walk.FEW // rows.size):
+        lm.extend(lm.start(10), rows)
+    assert not compiled
+    lm.extend(lm.start(10), rows)
+    assert compiled == [rows.size]
+
+
 def test_ranges_beyond_the_table_are_counted() -> None:
     values = np.random.default_rng(1).integers(0, 12, 1000).astype(np.uint8)
     from chainrule.ngram.infinite import kernels

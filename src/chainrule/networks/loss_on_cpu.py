@@ -2,8 +2,8 @@
 
 On ARM, torch and NumPy take 3.5 ns for an exponential. Here it is 2^t = 2^k · 2^f with the integer k nearest to t:
 2^k is written into the bits of a float, and 2^f, -1/2 <= f <= 1/2, is a polynomial, so that the compiler can
-compute four or more at once. `loss.softmax_errors` says what is computed. The loops take NumPy's arrays, which torch
-and the tape both have.
+compute four or more at once. `loss.softmax_errors` says what is computed. The loops take NumPy's arrays, which
+torch and the tape both have.
 """
 
 from __future__ import annotations

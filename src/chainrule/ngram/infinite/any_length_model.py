@@ -169,7 +169,7 @@ class AnyLengthModel(LanguageModel):
     @property
     def capabilities(self) -> Capabilities:
         """Kernels write and draft; scoring walks the suffixes of the training text."""
-        costs = Costs(bulk=1e-4, token=5e-4, distribution=4e-4 + 3e-8 * self.tokenizer.vocab_size)
+        costs = Costs(bulk=3e-6, token=5e-4, distribution=4e-4 + 3e-8 * self.tokenizer.vocab_size)
         return Capabilities(frozenset({"draft", "best_tokens", "write"}), costs)
 
     def write(

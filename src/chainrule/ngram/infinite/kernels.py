@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from chainrule.ngram.store.compiled import rank_of
+from chainrule.ngram.store.compiled import inner, kernel, rank_of
 
 
 @njit(cache=True, nogil=True)
@@ -153,7 +153,7 @@ def tabulate(values: Any, block: int, table: Any) -> None:
                 table[x, b] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def at_most(values: Any, table: Any, block: int, limit: int, first: int, last: int) -> Any:
     """Return the number of values[first:last] that are at most `limit`, from the table if the range is long."""
     if limit >= len(table) or last - first <= 2 * block:
@@ -163,7 +163,7 @@ def at_most(values: Any, table: Any, block: int, limit: int, first: int, last: i
     return ends + table[limit, end] - table[limit, whole]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _scan(values: Any, limit: int, first: int, last: int) -> Any:
     found, highest = 0, np.uint8(limit)
     for r in range(first, last):  # not a slice: counting references to it would cost more than the loop
@@ -172,7 +172,7 @@ def _scan(values: Any, limit: int, first: int, last: int) -> Any:
     return found
 
 
-@njit(cache=True, nogil=True)
+@inner
 def read(levels: Any, depth: int, token: int, places: Any, starts: Any, longer: Any) -> None:
     """Write the range of each level's context followed by `token` to `longer`; each lies within the one before."""
     lo, hi = starts[token], starts[token + 1]
@@ -182,7 +182,7 @@ def read(levels: Any, depth: int, token: int, places: Any, starts: Any, longer: 
         longer[k, 0], longer[k, 1], longer[k, 2] = lo, hi, levels[k, 2] + 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def distinct(longer: Any, depth: int, levels: Any) -> int:
     """Write the levels after a token behind the empty one, and merge equal ranges; returns the number of levels."""
     new = 1
@@ -200,18 +200,17 @@ def distinct(longer: Any, depth: int, levels: Any) -> int:
     return new
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gather(
     ids_BT: Any, levels_BK3: Any, depth_B: Any, start_K3: Any, resets: Any, places: Any, starts: Any, shared: Any,
     fresh: Any, shared_table: Any, fresh_table: Any, block: int, longest: int, evidence_K4BT: Any, used_BT: Any,
-    matched_BT2: Any,
+    matched_BT2: Any, longer: Any,
 ) -> None:  # fmt: skip
     """Walk each row of ids, updating its levels and depth in place.
 
-    Unless they are empty, the last three arrays receive the evidence that `walk.Keep` explains: the counts of each
-    level for each token, the number of levels, and the longest match.
+    Unless they are empty, evidence, used and matched receive what `walk.Keep` explains: the counts of each level
+    for each token, the number of levels, and the longest match. `longer` has room for the levels of a row.
     """
-    longer = np.empty((levels_BK3.shape[1], 3), np.int64)
     for b in range(ids_BT.shape[0]):
         levels, depth = levels_BK3[b], depth_B[b]
         for t in range(ids_BT.shape[1]):
@@ -232,8 +231,9 @@ def gather(
                 evidence_K4BT[k, 3, b, t] = at_most(fresh, fresh_table, block, n, lo, hi)
                 used_BT[b, t] = k + 1
             if resets[token]:
-                levels[: len(start_K3)] = start_K3
                 depth = len(start_K3)
+                for k in range(depth):
+                    levels[k, 0], levels[k, 1], levels[k, 2] = start_K3[k, 0], start_K3[k, 1], start_K3[k, 2]
             else:
                 depth = distinct(longer, depth, levels)
         depth_B[b] = depth

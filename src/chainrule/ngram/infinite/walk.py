@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from chainrule.arrays import PAD, Array, to_numpy
 from chainrule.contract.lm import Context, State
 from chainrule.ngram.infinite.suffixes import BLOCK, LONGEST, Ints, Suffixes
-from chainrule.system.parallel import at_once, cores, plain_up_to, stretches
+from chainrule.system.parallel import Patience, at_once, cores, plain_up_to, stretches
 
 ContextRange = tuple[int, int, int]
 """A level as (lo, hi, length): the ranks [lo, hi) of the context, and its number of tokens."""
@@ -33,8 +33,9 @@ matched [B, T, 2]: length and count of the longest context that ends in this tok
 MOST_LEVELS = 64
 """The most levels of a row: only text that repeats one token has more, and loses its longest contexts."""
 
-FEW = plain_up_to(3300)
-"""The most tokens walked in Python rather than by Numba kernels; `_VERY_FEW` once those are loaded."""
+_NANOSECONDS = 20_000  # to walk a token in Python; up to 85,000 where there is much training text
+FEW = plain_up_to(_NANOSECONDS)
+"""The most tokens walked in Python, all calls together, before kernels are loaded; then `_VERY_FEW` a call."""
 
 _VERY_FEW = 32
 _KERNELS = "chainrule.ngram.infinite.kernels"
@@ -77,6 +78,7 @@ class Walker:
     eos: int
     context: Context
     few: int = FEW
+    _patience: Patience = field(default_factory=lambda: Patience(_NANOSECONDS), repr=False, compare=False)
 
     @cached_property
     def start(self) -> list[ContextRange]:
@@ -95,8 +97,9 @@ class Walker:
     def walk(self, ids_BT: Ints, state: AnyLengthState, keep: Keep | None = None) -> AnyLengthState:
         """Return the state after the ids; `keep` is called with the evidence for each of them."""
         few = min(self.few, _VERY_FEW) if _KERNELS in sys.modules else self.few
-        walk = self._walk_slowly if ids_BT.size <= few else self._walk_compiled
-        return walk(ids_BT, state, keep)
+        # many calls with a few tokens each, such as the batches of a long text, are worth the kernels too
+        is_slow = ids_BT.size <= few and not (ids_BT.size > _VERY_FEW and self._patience.count(ids_BT.size))
+        return (self._walk_slowly if is_slow else self._walk_compiled)(ids_BT, state, keep)
 
     def _walk_slowly(self, ids_BT: Ints, state: AnyLengthState, keep: Keep | None) -> AnyLengthState:
         """`walk` in Python, one token at a time: the reference for the kernels."""
@@ -152,6 +155,7 @@ class Walker:
         def walk(piece: tuple[int, int]) -> None:
             rows = slice(*piece)
             width = max(1, _CELLS // (piece[1] - piece[0]))
+            longer = np.empty((MOST_LEVELS, 3), dtype=np.int64)
             for t in range(0, T, width):
                 places = slice(t, min(t + width, T))
                 ids = np.ascontiguousarray(ids_BT[rows, places])
@@ -159,7 +163,9 @@ class Walker:
                 evidence = np.empty((MOST_LEVELS, 4, *shape), dtype=np.int64)  # unused levels cost nothing
                 used, matched = np.zeros(shape, dtype=np.int64), np.zeros((*shape, 2), dtype=np.int64)
                 to = (evidence, used, matched)
-                kernels.gather(ids, levels_BK3[rows], depth_B[rows], start, self.resets, *arrays, *sizes, *to)
+                kernels.gather(
+                    ids, levels_BK3[rows], depth_B[rows], start, self.resets, *arrays, *sizes, *to, longer
+                )
                 if keep:
                     keep(rows, places, *to)
 
