@@ -53,7 +53,7 @@ def hold(trial: Trial, names: Sequence[str], port: int, beside: Beside, unread: 
 
 def _held(trial: Trial, names: Sequence[str], port: int, unread: bytes) -> None:
     share, each = (SHORT, 3) if trial.small else (1.0, 20)
-    # each stream has 8 texts, and the server generates 64 together: one that has to wait has sent nothing to be read
+    # each stream has 8 texts, and the server generates 64 together: one that waits has sent nothing to be read
     chosen = [name for name in names for _ in range(min(each, 6) if name == UNREAD else each)]
     clients = [(name, _connected(port, SLOW[name][0] or unread * (name == UNREAD))) for name in chosen]
     ends: dict[int, float] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import re
@@ -311,3 +312,35 @@ def test_sigterm_ends_the_server_in_time(stuck: str, code: int, folders: dict[st
         assert process.wait(25) == code
         assert time.monotonic() - began < 25
         assert stuck or b"[DONE]" in said
+
+
+def test_many_requests_at_once_begin_a_few_at_a_time() -> None:
+    """Between them, the event loop sends what others wait for."""
+
+    async def most_in_a_turn() -> list[int]:
+        turns, begun, counts = guard._Turns(), 0, []
+
+        async def begin() -> None:
+            nonlocal begun
+            await turns.take()
+            begun += 1
+
+        every = [asyncio.create_task(begin()) for _ in range(50)]
+        every[7].cancel()
+        while begun < 49:
+            before = begun
+            await asyncio.sleep(0)
+            counts.append(begun - before)
+        return counts
+
+    counts = asyncio.run(most_in_a_turn())
+    assert sum(counts) == 49 and max(counts) <= 4
+
+
+def test_a_client_that_leaves_before_its_body_is_read_is_no_error(server: Running) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\n{")
+    deadline = time.monotonic() + 10
+    while 'status="499"' not in (found := httpx2.get(f"{server.address}/metrics").text):
+        assert time.monotonic() < deadline, found[:2000]
+        time.sleep(0.02)

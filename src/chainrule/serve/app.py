@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import PlainTextResponse, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from starlette.requests import ClientDisconnect
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
@@ -197,6 +198,8 @@ class Direct:
             content = await request.body()
             body = await off_loop(len(content), lambda: body_class.model_validate_json(content))
             response: Response = await unless_gone(request, route.endpoint(body, request))
+        except ClientDisconnect:
+            raise
         except Exception as error:
             response = answer_to(error)
         await response(scope, receive, send)
