@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from chainrule.comparison.learning_curve import fraction
 from chainrule.comparison.results import Comparison, Cost
-from chainrule.errors import MissingExtraError
+from chainrule.errors import ChainruleError, MissingExtraError
 
 if TYPE_CHECKING:
     from chainrule.report.pair import PairDetails
@@ -44,6 +44,8 @@ def altair() -> Any:
     except ImportError as error:
         library = "vl-convert-python" if error.name == "vl_convert" else "altair"
         raise MissingExtraError(library, EXTRA, "a report") from None
+    except AttributeError as error:  # of the docstrings that it reads, and that python -OO leaves out
+        raise ChainruleError(f"altair, which draws reports, does not work here: {error}") from error
     return altair
 
 
