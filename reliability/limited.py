@@ -38,7 +38,8 @@ def run_limited(trial: Trial, prepare: Callable[[int], Callable[[int], tuple[str
         while any(child.is_running for child in children):
             ready, _, _ = select.select([child.pipe for child in children if child.is_running], [], [], 1.0)
             for child in children:
-                if child.pipe in ready:
+                # one that has ended may share its number with the pipe of a later one
+                if child.is_running and child.pipe in ready:
                     child.read()
                 elif child.is_running and time.monotonic() - child.heard > _STUCK:
                     os.kill(child.process, signal.SIGKILL)

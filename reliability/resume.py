@@ -57,16 +57,11 @@ def _tensors(model: Any) -> dict[str, np.ndarray]:
 def _killed_and_resumed(kind: str, at: int, seed: int, whole: dict[str, np.ndarray]) -> str | None:
     with tempfile.TemporaryDirectory(prefix="trial-") as folder:
         place = Path(folder) / "run"
-        child = os.fork()
-        if child == 0:
-            try:
-                _kill_after(at)
-                trained(kind, **_settings(kind), seed=seed, run=place)
-            finally:
-                os._exit(3)
-        _, status = os.waitpid(child, 0)
-        if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
-            return f"it was not killed at step {at}: {os.waitstatus_to_exitcode(status)}"
+        # a process of its own: one that is forked may wait for ever for threads of torch, which only its parent has
+        command = [sys.executable, "-m", "reliability.resume", kind, str(place), str(at), str(seed)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != -signal.SIGKILL:
+            return f"it was not killed at step {at}: {done.returncode}: {done.stderr[-300:]}"
         resumed = _tensors(trained(kind, **_settings(kind), seed=seed, run=place, resume=True))
     return _difference(whole, resumed, at)
 
@@ -98,7 +93,7 @@ def _of_processes(at: int) -> str | None:
         for name, step in (("whole", 0), ("killed", at), ("killed", 0)):
             command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
             done = subprocess.run(
-                [*command, "-m", "reliability.resume", str(Path(folder) / name), str(step)],
+                [*command, "-m", "reliability.resume", PROCESSES, str(Path(folder) / name), str(step), "0"],
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
                 capture_output=True,
                 text=True,
@@ -111,16 +106,23 @@ def _of_processes(at: int) -> str | None:
     return _difference(whole, killed, at)
 
 
-def _train_of_processes(place: Path, at: int) -> None:
+def _train_of_processes(place: Path) -> None:
     from chainrule.training.team import rank
 
-    if at:
-        _kill_after(at)
     lm = trained("transformer", **_settings("transformer"), run=place, resume=place.exists(), parallel="ddp")
     if rank() == 0:
         np.savez(place.with_suffix(".npz"), **_tensors(lm))
 
 
+def _main(kind: str, place: str, at: str, seed: str) -> None:
+    if int(at):
+        _kill_after(int(at))
+    if kind == PROCESSES:
+        _train_of_processes(Path(place))
+    else:
+        trained(kind, **_settings(kind), seed=int(seed), run=Path(place))
+
+
 if __name__ == "__main__":
     with broken(os.environ.get("RELIABILITY_CONTROL", "")):
-        _train_of_processes(Path(sys.argv[1]), int(sys.argv[2]))
+        _main(*sys.argv[1:])
