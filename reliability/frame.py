@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections import Counter
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from .controls import broken
 
+ROOT = Path(__file__).parents[1]
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """A folder in memory, where a sync takes no time; None: the usual folder for temporary files."""
 
@@ -59,7 +61,10 @@ class Trial:
         """Count tries of a sort; `problem` says what went wrong with one of them."""
         self.tries[sort] += times
         if problem:
-            self.lost[f"{sort}: {problem}"] += 1
+            words = problem.replace(
+                f"{ROOT}{os.sep}", ""
+            ).split()  # the page is one line for each, without our paths
+            self.lost[f"{sort}: {' '.join(words)}"] += 1
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ COMMANDS = {
     "generate": "generate m --max-tokens 5",
     "score": "score m a.txt",
     "inspect": "inspect m",
-    "suggest": "suggest m i",
+    "suggest": "suggest m --prompt i",
     "tokenize": "tokenize a.txt --tokenizer bpe --out t --overwrite",
     "compare": "compare a.txt --kind anygram --out c --overwrite",
     "help": "--help",
@@ -112,7 +112,8 @@ def run(trial: Trial) -> None:
     with tempfile.TemporaryDirectory(prefix="trial-") as name:
         folder = Path(name)
         (folder / "a.txt").write_text(TEXT, encoding="utf-8")
-        subprocess.run([*command(""), *COMMANDS["train"].split()], cwd=folder, capture_output=True, check=True)
+        for verb in ["train"] if trial.control else COMMANDS:  # one that never works would survive everything
+            subprocess.run([*command(""), *COMMANDS[verb].split()], cwd=folder, capture_output=True, check=True)
         for number in trial:
             if number >= len(pairs):
                 break
