@@ -165,9 +165,45 @@ def test_more_tokens_than_the_window_holds_are_refused() -> None:
     _, network = twins()
     with pytest.raises(ValueError, match="a window of 8 tokens was given 9"):
         network.read(np.full((1, 9), 3))
-    assert network.begin(2) is None
-    with pytest.raises(ValueError, match="keeps no memory"):
-        network.read(np.full((1, 4), 3), np.zeros((1, 2)))
+    with no_grad():
+        memory = network.read(np.full((1, 5), 3), network.begin(1)).memory
+    with pytest.raises(ValueError, match="a window of 8 tokens was given 9"):
+        network.read(np.full((1, 4), 3), memory)
+
+
+@pytest.mark.parametrize("kv_heads", [6, 2])
+@pytest.mark.parametrize("positions", choices("positions"))
+def test_reading_on_from_a_cache_gives_the_same_features(positions: str, kv_heads: int) -> None:
+    """The rows have 5 and 3 tokens, read in pieces of 1 to 3; an old cache is read on from, as beams do."""
+    _, network = twins(positions=positions, kv_heads=kv_heads, qk_norm=True)
+    with no_grad():
+        wanted_BTD = network.read(np.maximum(IDS_BT, 0)).features.out_tensor
+        memory, pieces, caches = network.begin(2), [], []
+        for first, last in ((0, 1), (1, 4), (4, 5), (5, 6)):
+            caches.append(memory)
+            piece_BT = IDS_BT[:, first:last]
+            reading = network.read(np.maximum(piece_BT, 0), memory, piece_BT != PAD)
+            pieces.append(reading.features.out_tensor)
+            memory = reading.memory
+        features_BTD = np.concatenate(pieces, axis=1)
+        np.testing.assert_allclose(features_BTD[IDS_BT != PAD], wanted_BTD[IDS_BT != PAD], rtol=0, atol=1e-12)
+        assert memory.lengths_B.tolist() == [6, 3]
+
+        # other tokens after the first four: the newest cache keeps its own
+        branch = network.read(np.array([[7, 7], [7, 7]]), caches[2]).memory
+        after = network.read(np.array([[9], [9]]), memory.select(np.array([1, 0]))).features.out_tensor
+        other = network.read(np.array([[9], [9]]), branch).features.out_tensor
+        for row, (ids, found_D) in enumerate(
+            [([9, 3, 3, 9], after[0, 0]), ([*IDS_BT[0], 9], after[1, 0]), ([3, 5, 4, 10, 7, 7, 9], other[0, 0])]
+        ):
+            expected_TD = network.read(np.array([ids])).features.out_tensor[0]
+            np.testing.assert_allclose(found_D, expected_TD[-1], rtol=0, atol=1e-12, err_msg=str(row))
+
+        # rows that come together have caches of other lengths and capacities
+        joined = memory.join(network.read(np.full((1, 2), 4), network.begin(1)).memory)
+        together = network.read(np.array([[9], [9], [9]]), joined).features.out_tensor
+        expected_TD = network.read(np.array([[4, 4, 9]])).features.out_tensor[0]
+        np.testing.assert_allclose(together[2, 0], expected_TD[-1], rtol=0, atol=1e-12)
 
 
 def test_floating_point_operations_are_counted_as_in_torch() -> None:

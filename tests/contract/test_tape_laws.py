@@ -73,6 +73,8 @@ def test_long_texts_are_read_alike_in_any_pieces(design: str, monkeypatch: pytes
         some, state = lm.read(state, piece)
         scores.append(some)
     np.testing.assert_allclose(np.concatenate(scores, axis=1), expected, rtol=1e-5, atol=1e-5)
+    padded = lm.extend(state, pad([[3, 4], [3]]))
+    assert {part.dtype for part in (padded.features_BD, lm.next_log_probs(padded))} == {np.dtype(np.float32)}
     monkeypatch.setattr("chainrule.autodiff.tape_model.TOKENS_AT_ONCE", 10)
     monkeypatch.setattr("chainrule.autodiff.tape_model.LOGITS_AT_ONCE", 30)
     np.testing.assert_allclose(lm.score(ids_BT), expected, rtol=1e-5, atol=1e-5)

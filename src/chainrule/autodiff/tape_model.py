@@ -16,7 +16,9 @@ import numpy as np
 from chainrule.arrays import PAD, check_ids, to_numpy
 from chainrule.arrays import Array as AnyArray
 from chainrule.autodiff import Array, Value, no_grad
+from chainrule.autodiff.networks.cache import Cache, CachedTokens
 from chainrule.autodiff.networks.network import TapeNetwork
+from chainrule.autodiff.tape.tape import has_nan, unchecked
 from chainrule.contract.capabilities import Capabilities
 from chainrule.contract.kinds import check_task, find_kind, kind_names, load_content, present_name, read_model
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
@@ -190,40 +192,63 @@ class TapeModel(LanguageModel):
             if isinstance(memory, WindowTokens):
                 features_BTD, memory = self._read_window(memory, piece_BT, are_tokens_BT)
             else:
-                with no_grad():
-                    reading = self.network.read(piece_BT, memory, are_tokens_BT)
-                features_BTD, memory = reading.features.out_tensor, reading.memory
+                features_BTD, memory = self._features(piece_BT, memory, are_tokens_BT)
             before_BTD = np.concatenate([state.features_BD[:, None], features_BTD[:, :-1]], axis=1)
             state = TapeState(memory, _last_features(features_BTD, are_tokens_BT, state.features_BD))
             yield before_BTD, state
             place += size
 
     def _nothing_read(self, batch_size: int) -> Memory:
-        if self.network.window is not None:
-            return WindowTokens(
-                *(np.zeros(shape, np.int64) for shape in ((batch_size, self.network.window), batch_size))
-            )
-        with no_grad():
+        with unchecked():
             memory = self.network.begin(batch_size)
-        assert memory is not None  # only a network with a window may have none
-        return memory
+        if self.network.window is None:
+            assert memory is not None  # only a network with a window may have none
+            return memory
+        ids_BW = np.zeros((batch_size, self.network.window), np.int64)
+        lengths_B = np.zeros(batch_size, np.int64)
+        if isinstance(memory, Cache):
+            return CachedTokens(ids_BW, lengths_B, memory)
+        return WindowTokens(ids_BW, lengths_B)
 
     def _read_window(
         self, window: WindowTokens, ids_BT: Array, is_token_BT: Array | None
     ) -> tuple[Array, WindowTokens]:
-        """The features of tokens that fit into the window, all of which is read again, and the window with them."""
-        places_BT = window.places(ids_BT.shape[1])
+        """The features of tokens that fit into the window, and the window with them.
+
+        All of the window is read again, but for tokens that have their keys and values in a cache.
+        """
+        places_BT, before_B = window.places(ids_BT.shape[1]), window.lengths_B
         window = window.append(ids_BT, ids_BT.shape[1] if is_token_BT is None else is_token_BT.sum(axis=1))
-        every_BTD = self._window_features(window.ids_BW[:, : places_BT.max(initial=0) + 1])
+        if not isinstance(window, CachedTokens):
+            every_BTD = self._window_features(window.ids_BW[:, : places_BT.max(initial=0) + 1])
+        elif window.cache.longest == before_B.max(initial=0):
+            features_BTD, cache = self._features(ids_BT, window.cache, is_token_BT)
+            return features_BTD, replace(window, cache=cache)
+        else:  # the window has slid: the tokens that are left have other positions
+            longest = places_BT.max(initial=0) + 1
+            is_token_BW = np.arange(longest) < window.lengths_B[:, None]
+            every_BTD, cache = self._features(window.ids_BW[:, :longest], window.cache, is_token_BW)
+            window = replace(window, cache=cache)
         return np.take_along_axis(every_BTD, places_BT[..., None], axis=1), window
 
     def _window_features(self, ids_BT: Array) -> Array:
         """The features of windows, a few rows at a time: attention takes memory by the square of their length."""
         rows = max(TOKENS_AT_ONCE // ids_BT.shape[1], 1)
         firsts = range(0, max(len(ids_BT), 1), rows)
-        with no_grad():
-            parts = [self.network.read(ids_BT[low : low + rows]).features.out_tensor for low in firsts]
+        parts = [self._features(ids_BT[low : low + rows])[0] for low in firsts]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _features(
+        self, ids_BT: Array, memory: Memory | None = None, is_token_BT: Array | None = None
+    ) -> tuple[Array, Any]:
+        """Return the features of tokens, and the memory after them."""
+        with unchecked():
+            reading = self.network.read(ids_BT, memory, is_token_BT)
+        features_BTD = reading.features.out_tensor
+        if has_nan(features_BTD):
+            with no_grad():  # which names the first module that makes NaN
+                self.network.read(ids_BT, memory, is_token_BT)
+        return features_BTD, reading.memory
 
     def in_window(self, ids: list[int]) -> list[int]:
         """The ids of a text that are still in the window when the network predicts the next one."""
@@ -237,7 +262,7 @@ class TapeModel(LanguageModel):
 
     def _logits(self, features_ND: Array) -> Array:
         """The logits of every token, without the padding rows of the table; -inf for <s>."""
-        with no_grad():
+        with unchecked():
             logits = self.network.logits(Value(features_ND)).out_tensor
         logits_NV = logits[:, : self.tokenizer.vocab_size]
         logits_NV[:, self.tokenizer.bos] = -np.inf

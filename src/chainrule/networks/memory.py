@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
@@ -80,24 +80,24 @@ class WindowTokens(ArrayMemory):
         """The number of tokens that fit into every row."""
         return int(self.ids_BW.shape[1] - self.lengths_B.max(initial=0))
 
-    def slid(self, slide: int) -> WindowTokens:
+    def slid(self, slide: int) -> Self:
         """Return the window without the `slide` oldest tokens of full rows; other rows stay as they are."""
         ids_BW, size = self.ids_BW.copy(), self.ids_BW.shape[1]
         full_B = self.lengths_B == size
         ids_BW[full_B, : size - slide] = self.ids_BW[full_B, slide:]
-        return WindowTokens(ids_BW, self.lengths_B - slide * full_B)
+        return replace(self, ids_BW=ids_BW, lengths_B=self.lengths_B - slide * full_B)
 
     def places(self, width: int) -> Array:
         """Where `width` more tokens of each row go, [B, T]."""
         places_BT: Array = self.lengths_B[:, None] + np.arange(width)
         return places_BT
 
-    def append(self, ids_BT: Array, counts_B: Array | int) -> WindowTokens:
+    def append(self, ids_BT: Array, counts_B: Array | int) -> Self:
         """Return the window with more tokens, which must fit; row b takes the first `counts_B[b]` of its ids."""
         ids_BW = self.ids_BW.copy()
         # padding is written too, after the row's last token, where the next token overwrites it
         np.put_along_axis(ids_BW, self.places(ids_BT.shape[1]), ids_BT, axis=1)
-        return WindowTokens(ids_BW, self.lengths_B + counts_B)
+        return replace(self, ids_BW=ids_BW, lengths_B=self.lengths_B + counts_B)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,8 @@ class TapeBagOfWords(TapeHiddenLayers):
         counts_B: Array | int = ids_BT.shape[1]
         if is_token_BT is not None:
             # padding adds nothing to the sum, and stands after all tokens whose mean is used
-            embedded = Multiply().apply_fwd(embedded, Value(is_token_BT[..., None].astype(np.float64), "tokens"))
+            mask_BT1 = is_token_BT[..., None].astype(embedded.out_tensor.dtype)
+            embedded = Multiply().apply_fwd(embedded, Value(mask_BT1, "tokens"))
             counts_B = is_token_BT.sum(axis=1)
         # m_t = 1/t Σ_{i<=t} E x_i
         mean = RunningMean().apply_fwd(embedded, Value(before.sum_BD, "sum"), Value(before.count_B, "count"))

@@ -148,7 +148,7 @@ class TapeRecurrent(TapeNetwork):
         if not self.config.learned_start:
             dtype = self.table.out_tensor.dtype
             return [tuple(Value(np.zeros((batch_size, width), dtype), "state") for _ in parts) for width in widths]
-        ones_B1 = np.ones((batch_size, 1))
+        ones_B1 = np.ones((batch_size, 1), self.table.out_tensor.dtype)
         starts = [self.parameters[f"starts.{i}"] for i in range(len(widths))]
         # the same for every row: 1 sᵀ
         return [

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple
+from functools import lru_cache, partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
 
+from chainrule.autodiff.networks.cache import Appending, Cache
 from chainrule.autodiff.networks.network import Randomness, Reading, Shape, TapeNetwork, dropout, keep_mask
 from chainrule.autodiff.tape.attention import MergeHeads, Rotate, ScaledDotProductAttention, SplitHeads
 from chainrule.autodiff.tape.modules import GELU, Add, ErfGELU, LayerNorm, Linear, Multiply, ReLU, RMSNorm, Sigmoid
@@ -31,12 +32,14 @@ from chainrule.networks.transformer.config import TransformerConfig
 
 
 class Places(NamedTuple):
-    """The positions 0 to T-1, as the attention of every layer uses them."""
+    """The positions of the tokens that are read, as the attention of every layer uses them."""
 
     rotation: tuple[Array, Array] | None = None
     """cos and sin for `Rotate`, where positions are rotary."""
-    bias_HTT: Array | None = None
-    """The bias of the scores, with ALiBi."""
+    bias: Array | None = None
+    """What is added to the scores, [..., H or 1, T, S]: the bias of ALiBi, and -inf where a key is not seen."""
+    cached: Appending | None = None
+    """Where keys and values go, if earlier tokens have theirs in a cache; None: positions are 0 to T-1."""
 
 
 class TapeTransformer(TapeNetwork):
@@ -80,36 +83,55 @@ class TapeTransformer(TapeNetwork):
     def scale(self) -> float:
         return math.sqrt(self.config.width) if self.config.scaled_embedding else 1.0
 
-    def begin(self, batch_size: int) -> None:
-        """Return None: there is no memory but the tokens of the window, which are read again with each new one."""
+    def begin(self, batch_size: int) -> Cache:
+        config = self.config
+        shape_LBGK = config.layers, batch_size, config.kv_heads, config.head_size
+        return Cache.empty(shape_LBGK, self.table.out_tensor.dtype)
 
     def read(
-        self, ids_BT: Array, memory: Any = None, is_token_BT: Array | None = None, randomness: Randomness = None
+        self,
+        ids_BT: Array,
+        memory: Cache | None = None,
+        is_token_BT: Array | None = None,
+        randomness: Randomness = None,
     ) -> Reading:
-        if memory is not None:
-            raise ValueError("a Transformer on the tape keeps no memory: read the tokens of the window together")
+        """As `TapeNetwork.read` says; no gradient flows through the cache, and without one none is made."""
         config, steps = self.config, ids_BT.shape[1]
-        if steps > config.window:
-            raise ValueError(f"a window of {config.window} tokens was given {steps}: read the last of them only")
-        places = self.places(steps)
+        longest = steps + (0 if memory is None else memory.longest)
+        if longest > config.window:
+            raise ValueError(f"a window of {config.window} tokens was given {longest}: read the last of them only")
+        cached: Appending | None = None
+        if memory is not None:
+            cached = memory.append(steps, steps if is_token_BT is None else is_token_BT.sum(axis=1))
+        places = self.places(steps) if cached is None else self.places_after(cached)
         # padding at the end is seen by nothing that comes before it
-        x: Node = dropout(self.embed_at(ids_BT, randomness), config.embedding_dropout, randomness)
+        x: Node = dropout(self.embed_at(ids_BT, randomness, cached), config.embedding_dropout, randomness)
         for layer in range(config.layers):
             x = self.block(layer, x, places, randomness)
         # pre-norm blocks do not normalise their sum, so that is done after the last one
         features = self.norm("norm", x) if config.placement == "pre" else x
         assert isinstance(features, Module)  # there is at least one layer
-        return Reading(features, None)
+        return Reading(features, None if cached is None else cached.after)
 
-    def embed_at(self, ids: Array, randomness: Randomness = None) -> Module:
+    def embed_at(self, ids: Array, randomness: Randomness = None, cached: Appending | None = None) -> Module:
         """x⁰ = E[id] + position, or the norm of that."""
-        config, steps = self.config, ids.shape[-1]
+        config = self.config
         x = self.embed(ids, config.token_dropout, randomness)
-        if config.positions == "learned":
-            x = Add().apply_fwd(x, Slice(slice(0, steps)).apply_fwd(self.parameters["positions.added_TD"]))
-        elif config.positions == "sinusoidal":
-            x = Add().apply_fwd(x, Value(sinusoidal_table(steps, config.width), "positions"))
+        if config.positions in ("learned", "sinusoidal"):
+            x = Add().apply_fwd(x, self._added_positions(ids.shape[-1], cached))
         return self.norm("embedding_norm", x) if config.embedding_norm else x
+
+    def _added_positions(self, steps: int, cached: Appending | None) -> Node:
+        """The vectors of positions that are added to the embeddings, [T, D] or [B, T, D]."""
+        config = self.config
+        if cached is None and config.positions == "learned":
+            return Slice(slice(0, steps)).apply_fwd(self.parameters["positions.added_TD"])
+        if config.positions == "learned":
+            table_TD = self.parameters["positions.added_TD"].out_tensor
+        else:
+            table_TD = sinusoidal_table(steps if cached is None else config.window, config.width)
+        # padding may have positions beyond the window
+        return Value(table_TD if cached is None else table_TD[np.minimum(cached.places_BT, config.window - 1)])
 
     def places(self, steps: int) -> Places:
         """The positions of a text of `steps` tokens."""
@@ -117,8 +139,26 @@ class TapeTransformer(TapeNetwork):
         if config.positions == "rotary":
             return Places(rotation=rotary_tables(steps, config.head_size, config.rotary_base))
         if config.positions == "alibi":
-            return Places(bias_HTT=alibi_bias(config.heads, steps))
+            return Places(bias=alibi_bias(config.heads, steps))
         return Places()
+
+    def places_after(self, cached: Appending) -> Places:
+        """The positions of tokens that come after those of a cache."""
+        config, places_BT = self.config, cached.places_BT
+        rotation: tuple[Array, Array] | None = None
+        bias: Array | None = None
+        if config.positions == "rotary":
+            within_BT = np.minimum(places_BT, config.window - 1)
+            cos_TI, sin_TI = rotary_tables(config.window, config.head_size, config.rotary_base)
+            # the same for every head
+            rotation = cos_TI[within_BT][:, None], sin_TI[within_BT][:, None]
+        distance_B1TS = (places_BT[..., None] - np.arange(cached.span))[:, None]
+        if config.positions == "alibi":
+            bias = -alibi_slopes(config.heads).astype(np.float64)[:, None, None] * distance_B1TS
+        if not cached.sees_all:
+            # a token sees itself and those before it
+            bias = np.where(distance_B1TS < 0, -np.inf, 0.0 if bias is None else bias)
+        return Places(rotation, bias, cached)
 
     # -- the block: norms, and a feed-forward part after attention --------------------------------------------
     #
@@ -185,7 +225,12 @@ class TapeTransformer(TapeNetwork):
             self._positioned(each, places, self.parameters.get(f"{name}.{letter}_gain_K"))
             for letter, each in (("q", q), ("k", k))
         )
-        taken = self._attend(query, key, v, places.bias_HTT, randomness)
+        if places.cached is None:
+            taken = self._attend(query, key, v, places.bias, randomness)
+        else:
+            layer = int(name.split(".")[1])
+            keys_BGSK, values_BGSK = places.cached.write(layer, key.out_tensor, v.out_tensor)
+            taken = self._attend(query, Value(keys_BGSK), Value(values_BGSK), places.bias, causal=False)
         return self.linear(f"{name}.out", MergeHeads().apply_fwd(taken))
 
     def _positioned(self, x: Module, places: Places, gain_K: Parameter | None) -> Module:
@@ -194,19 +239,32 @@ class TapeTransformer(TapeNetwork):
             x = RMSNorm(self.config.norm_eps).apply_fwd(*(x,) if gain_K is None else (x, gain_K))
         return x if places.rotation is None else Rotate(*places.rotation).apply_fwd(x)
 
-    def _attend(self, q: Module, k: Module, v: Module, bias: Array | None, randomness: Randomness) -> Module:
+    def _attend(
+        self,
+        q: Module,
+        k: Node,
+        v: Node,
+        bias: Array | None,
+        randomness: Randomness = None,
+        *,
+        causal: bool = True,
+    ) -> Module:
         """softmax(Q Kᵀ / sqrt(d_k) + B) V, [..., H, T, K]: head h of queries goes with head h // R of the keys."""
         G, R = self.config.kv_heads, self.config.heads // self.config.kv_heads
         *leading, H, T, K = shape = q.out_tensor.shape
-        scores = (*leading, H, T, T)
+        S = k.out_tensor.shape[-2]
+        scores = (*leading, H, T, S)
         if R > 1:
             # an axis of length 1 in keys and values serves all R heads of a group
             q = Reshape(*leading, G, R, T, K).apply_fwd(q)
-            k, v = (Reshape(*leading, G, 1, T, K).apply_fwd(each) for each in (k, v))
-            bias, scores = None if bias is None else bias.reshape(G, R, T, T), (*leading, G, R, T, T)
+            k, v = (Reshape(*leading, G, 1, S, K).apply_fwd(each) for each in (k, v))
+            if bias is not None:
+                groups = (G, R) if bias.shape[-3] == H else (1, 1)
+                bias = bias.reshape(*bias.shape[:-3], *groups, T, S)
+            scores = (*leading, G, R, T, S)
         share = self.config.attention_dropout
         keep = keep_mask(scores, share, randomness) if randomness is not None and share else None
-        taken: Module = ScaledDotProductAttention(causal=True, bias=bias, keep=keep).apply_fwd(q, k, v)
+        taken: Module = ScaledDotProductAttention(causal=causal, bias=bias, keep=keep).apply_fwd(q, k, v)
         return Reshape(*shape).apply_fwd(taken) if R > 1 else taken
 
     def flops_per_token(self) -> float:
@@ -266,6 +324,7 @@ def activate(activation: str, z: Module) -> Module:
 # compute the same function.
 
 
+@lru_cache(maxsize=8)
 def sinusoidal_table(steps: int, width: int) -> Array:
     """The sinusoidal positions, [T, D]: features 2i and 2i+1 are sine and cosine of one wavelength."""
     angles_TI = np.arange(steps)[:, None] / 10000 ** (np.arange(0, width, 2) / width)
@@ -276,6 +335,7 @@ def sinusoidal_table(steps: int, width: int) -> Array:
     return table_TD
 
 
+@lru_cache(maxsize=8)
 def rotary_tables(steps: int, head_size: int, base: float) -> tuple[Array, Array]:
     """cos and sin of the angles tθ_i by which `Rotate` rotates the pair i at position t, each [T, I]."""
     # θ_i = base^(-2i/K)

@@ -52,7 +52,7 @@ class Rotate(Module):
     z_i       = x_i cos tθ_i       - x_{i+K/2} sin tθ_i
     z_{i+K/2} = x_{i+K/2} cos tθ_i + x_i sin tθ_i
 
-    The input is x [..., T, K]; cos and sin of the angles are data, [T, K/2].
+    The input is x [..., T, K]; cos and sin of the angles are data, [..., T, K/2].
     """
 
     formula = "rotate({})"
@@ -62,10 +62,10 @@ class Rotate(Module):
 
     def forward(self, x: Array) -> Array:
         has_axes(self, 2, x, or_more=True)
-        fit(self, x, -2, self.cos, 0)
-        if 2 * self.cos.shape[1] != x.shape[-1]:
+        fit(self, x, -2, self.cos, -2)
+        if 2 * self.cos.shape[-1] != x.shape[-1]:
             raise AutodiffError(
-                f"{self.name}: {list(x.shape)} should have {2 * self.cos.shape[1]} features, two for each angle"
+                f"{self.name}: {list(x.shape)} should have {2 * self.cos.shape[-1]} features, two for each angle"
             )
         return self._rotated(x, self.sin)
 
