@@ -48,3 +48,10 @@ def test_auto_is_an_accelerator_where_there_is_one(
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: there)
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
     assert choose_device("auto") == chosen
+
+
+def test_a_build_of_torch_for_cpus_alone_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "2.13.0+cpu")
+    assert choose_device("auto") == "cpu"
+    assert "torch" not in sys.modules

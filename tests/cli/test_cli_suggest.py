@@ -63,3 +63,26 @@ def test_inspect_shows_suggestions_first(run: Run, mle_model: Path) -> None:
 def test_json_on_a_terminal_takes_the_place_of_the_waiting_line(mle_model: Path) -> None:
     seen = on_terminal(80, "suggest", mle_model, "--prompt", "i love ca", "--json", errors_too=True)
     assert seen.startswith("chainrule: starting …\r\x1b[2K{")
+
+
+def test_a_small_network_of_torch_writes_on_the_tape(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a CPU and in single precision, that starts without torch and writes faster; the words are the same."""
+    from chainrule.autodiff.tape_model import TapeModel
+    from chainrule.cli import options as opt
+
+    lm = cr.train("gru", ["i love cats", "i love dogs"] * 4, steps=3, engine="torch", tokenizer="word", hidden=8)
+    lm.save(tmp_path / "gru")
+    on_cpu = {"device": "auto", "dtype": "float32"}
+    folder = str(tmp_path / "gru")
+    assert isinstance(opt.load_model(folder, on_cpu, "language", writes=True), TapeModel)
+    assert not isinstance(opt.load_model(folder, on_cpu, "language"), TapeModel)
+    in_bfloat16 = on_cpu | {"dtype": "bfloat16"}
+    assert not isinstance(opt.load_model(folder, in_bfloat16, "language", writes=True), TapeModel)
+    ran = run("suggest", folder, "--prompt", "i love", "--json").json
+    (best, *_) = cr.suggest(lm, "i love")
+    assert ran["suggestions"][0]["word"] == best.word
+    assert ran["suggestions"][0]["probability"] == pytest.approx(best.probability, rel=1e-4)
+    monkeypatch.setattr(opt, "_SMALL_BYTES", 1)
+    assert not isinstance(opt.load_model(folder, on_cpu, "language", writes=True), TapeModel)

@@ -38,8 +38,8 @@ def has_triton() -> bool:
 
 def choose_device(name: str) -> str:
     """Check that the device `name` works and return it; `auto` is an accelerator if there is one, else the CPU."""
-    if name == "cpu":
-        return name
+    if name == "cpu" or (name == "auto" and _is_for_cpus()):
+        return "cpu"
     try:
         import torch
     except ModuleNotFoundError:
@@ -55,6 +55,18 @@ def choose_device(name: str) -> str:
         reason = textwrap.shorten(str(error), 80, placeholder=" ...")
         raise SettingsError(f"the device {name!r} cannot be used here ({reason}): use cpu or auto") from None
     return name
+
+
+def _is_for_cpus() -> bool:
+    """Return True if the build of torch that is installed is for CPUs alone; it takes seconds to import."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    if "torch" in sys.modules:
+        return False  # it can be asked at once
+    try:
+        return version("torch").endswith("+cpu")
+    except PackageNotFoundError:
+        return False
 
 
 def current_device(device: Any) -> AbstractContextManager[Any]:

@@ -98,11 +98,36 @@ compute = declaring.group(device, dtype)
 """The options that `load_model` reads."""
 
 
-def load_model(folder: str, options: Mapping[str, Any], *tasks: str) -> cr.LanguageModel:
-    """Load a model as --device and --dtype say; one that is for none of the `tasks` is refused."""
+def load_model(folder: str, options: Mapping[str, Any], *tasks: str, writes: bool = False) -> cr.LanguageModel:
+    """Load a model as --device and --dtype say; one that is for none of the `tasks` is refused.
+
+    `writes` says that it reads one token at a time: on a CPU, small networks are then computed by the tape.
+    """
+    if writes and _is_faster_on_tape(folder, options):
+        from chainrule.autodiff.tape_model import load_on_tape
+
+        return load_on_tape(folder)
     lm: cr.LanguageModel = cr.load(folder, device=options["device"], dtype=options["dtype"], tasks=tasks)
     note_slow_precision(lm)
     return lm
+
+
+_SMALL_BYTES = 40_000_000
+"""Weights of at most this size write faster on the tape, a single text at least, and start without torch."""
+
+
+def _is_faster_on_tape(folder: str, options: Mapping[str, Any]) -> bool:
+    """Return True for a small network of torch that would compute on the CPU, in single precision."""
+    from chainrule.contract.kinds import read_model
+    from chainrule.system.devices import choose_device
+
+    if options["device"] not in ("auto", "cpu") or options["dtype"] != "float32":
+        return False
+    content = read_model(folder)
+    if content.config.get("engine") != "torch":
+        return False
+    size = sum(array.nbytes for array in content.tensors.values())
+    return size <= _SMALL_BYTES and choose_device(options["device"]) == "cpu"
 
 
 def note_slow_precision(*lms: Any) -> None:

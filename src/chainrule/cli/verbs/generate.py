@@ -77,7 +77,7 @@ def generate(folder: str, prompt: str, count: int, as_json: bool, drafts: tuple[
     strategy = chosen_strategy(options)
     if options["strategy"] == "greedy" and count > 1:
         raise click.UsageError("greedy always gives the same text: -n needs --strategy sample or beam")
-    lm = opt.load_model(folder, options, "language")
+    lm = opt.load_model(folder, options, "language", writes=not drafts)
     draft = _draft(drafts, options["draft_tokens"], options["draft_sampled"])
     if draft is not None:
         draft.check(lm, strategy)

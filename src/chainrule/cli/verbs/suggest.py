@@ -38,7 +38,7 @@ def suggest(
     A suggestion completes the word that is being written, or is the next word; it ends before white space. Its
     probability is that of the word, given the text. With --json: an object per text.
     """
-    lm = opt.load_model(folder, options, "language")
+    lm = opt.load_model(folder, options, "language", writes=True)
     for text in standard_input() if prompt is None else [prompt]:
         found = cr.suggest(lm, text, count, at_least=min_probability, once=prompt is not None)
         if as_json:
