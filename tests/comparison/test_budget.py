@@ -150,3 +150,17 @@ def test_the_minutes_hold_on_a_machine_that_slows_down(monkeypatch: pytest.Monke
     assert 240 * 0.9 < now[0] < 240 * 1.1 + (once + budgets.LATE_SECONDS if slower > 4 else 0)
     assert bool(left_out) == (slower > 4)
     assert all("the 4 minutes were over before its turn" in error for error in left_out)
+
+
+def test_the_first_network_does_not_pay_for_what_torch_loads(
+    ladder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    from chainrule.system import devices
+
+    loaded: list[str] = []
+    monkeypatch.setattr(devices, "import_module", loaded.append)
+    began = budgets.time.perf_counter
+    monkeypatch.setattr(budgets.time, "perf_counter", lambda: (loaded.append("the clock"), began())[1])
+    compared(ladder, tmp_path / "out", kinds=["ngram"])
+    assert loaded[:2] == ["torch._dynamo", "the clock"]

@@ -160,6 +160,16 @@ def test_a_batch_is_larger_where_steps_take_long_whatever_their_size() -> None:
     assert batch(10**8, batch=512) == 512
 
 
+def test_a_run_too_short_for_a_few_steps_takes_smaller_ones() -> None:
+    def batch(seconds: float, **values: Any) -> int:
+        settings = parse(find_kind("lstm").settings, {"minutes": seconds / 60, **values})
+        return int(complete(settings, texts(10**6), lambda tried: 5000.0, seconds).batch)
+
+    # 0.9 * 5,000 tokens a second are learned from: 2 s have 9,000, so 40 steps of 225
+    assert (batch(0.3), batch(1), batch(2), batch(10)) == (64, 64, 128, 256)
+    assert batch(1, batch=256) == 256
+
+
 def test_what_is_set_stays() -> None:
     settings = chosen("lstm", 3e10, minutes=5, hidden=77, batch=99, input_dropout=0.3, learning_rate=0.5)
     assert (settings.hidden, settings.batch, settings.input_dropout, settings.learning_rate) == (77, 99, 0.3, 0.5)

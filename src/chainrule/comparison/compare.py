@@ -39,7 +39,7 @@ from chainrule.evaluation.intervals import FEWEST, among, drawn_bits_per_byte, d
 from chainrule.folder import MANIFEST, to_json
 from chainrule.runs.prepare import TokenizerChoice, split_off
 from chainrule.runs.train import Given, as_examples, encode_examples, lines_of
-from chainrule.system.devices import choose_device
+from chainrule.system.devices import choose_device, load_torch_whole
 from chainrule.system.disk import holding, remove_folder, scratch_folder, sweep
 from chainrule.system.parallel import cores
 from chainrule.system.progress import Gathered, Progress, Reports, as_progress
@@ -113,6 +113,7 @@ def compare(
     _check_options(is_of_text, equal, minutes is not None, seeds, curve, bool(include))
     minutes = MINUTES if minutes is None and is_of_text else minutes
     _check_trainable(entries, device)
+    load_torch_whole()
     on_parts = curve_jobs(entries) if curve else []
     earlier = _check_destination(out, overwrite)
     with holding(out), scratch_folder() as scratch:

@@ -55,6 +55,7 @@ _SPENT_LEARNING = 0.9  # of the time; the rest goes to timing and validations
 _LARGER, _GAIN = 4, 2.0  # a batch that is _LARGER times as large is taken if it reads _GAIN times the tokens
 _FEW_EPOCHS = 8.0  # below that, tokens count for more than steps
 _TRIAL_SHARE = 0.02  # of the time, for the trial of a larger batch
+_FEWEST_STEPS = 40  # of a run by the clock: one that is too short for them takes smaller steps
 
 
 @dataclass(frozen=True)
@@ -268,7 +269,11 @@ class _Search:
         if self.settings.epochs is None and self.settings.steps is None and estimate.epochs > MOST_EPOCHS:
             seen = replace(estimate, seen=float(MOST_EPOCHS * estimate.tokens))
             return self.filled(index, seen, epochs=float(MOST_EPOCHS))
-        return self.filled(index, estimate)
+        chosen, most = self.filled(index, estimate), estimate.seen / _FEWEST_STEPS
+        is_open = "batch" in open_names(self.settings) and self.settings.examples is None
+        if is_open and chosen.batch > max(most, _MULTIPLE):
+            chosen = replace(chosen, batch=1 << int(math.log2(max(most, _MULTIPLE))))
+        return chosen
 
     def reads_enough(self, index: int) -> bool:
         """Return True if a size that was timed reads enough tokens, or nearly so: timing is not exact."""

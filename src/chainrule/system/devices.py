@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,15 @@ def has_torch() -> bool:
 def has_triton() -> bool:
     """Return True if Triton, which compiles the kernels for a GPU, is installed; it is not imported."""
     return find_spec("triton") is not None
+
+
+def load_torch_whole() -> None:
+    """Import what torch, if it is in use, would import at its first optimiser, which takes seconds.
+
+    Of networks that share a time, the first would otherwise pay for all.
+    """
+    if "torch" in sys.modules:
+        import_module("torch._dynamo")
 
 
 def choose_device(name: str) -> str:
