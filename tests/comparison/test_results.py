@@ -17,9 +17,11 @@ import chainrule as cr
 from chainrule.comparison.advice import advise, second_half, times_to_gain
 from chainrule.comparison.measured_training import LEAST_STEPS, check_steps
 from chainrule.comparison.results import COSTS, FORMAT, RESULTS, Comparison, Result, read_comparison
+from chainrule.comparison.tables import comparison_parts
 from chainrule.contract.kinds import Figures, LadderEntry
 from chainrule.errors import ChainruleError, ModelError
 from chainrule.evaluation.intervals import among
+from chainrule.report.record import ComparisonDetails
 
 
 def result(name: str, loss: float, speed: float, megabytes: float, seconds: float) -> Result:
@@ -53,6 +55,14 @@ def test_costs_may_be_missing() -> None:
     }
     assert [cost.key for cost in compared(one).costs] == ["training_seconds", "megabytes", "tokens_per_second"]
     assert compared(one).frontier("parameters") == set()
+
+
+def test_a_worse_model_that_is_no_cheaper_is_not_named_for_less() -> None:
+    best, near = result("best", 1.0, 100, 50, 60), result("near", 1.01, 100, 20, 20)
+    alike, small = result("alike", 1.02, 100, 19, 19), result("small", 1.03, 100, 5, 19)
+    assert str(advise(compared(best, near, alike))).count("For less") == 1
+    assert "For less: near trains 3x as fast" in str(advise(compared(best, near, alike)))
+    assert "For less: small" in str(advise(compared(best, near, alike, small)))
 
 
 def test_the_advice_says_when_a_network_would_overtake_counting() -> None:
@@ -178,3 +188,27 @@ def test_less_of_a_large_text_is_held_out(tmp_path: Path, monkeypatch: pytest.Mo
         (tmp_path / "files" / f"{number}.txt").write_text("\n".join(f"{line}, file {number}" for line in lines))
     few = cr.compare(cr.Corpus.open(tmp_path / "files"), tmp_path / "few", split="file", minutes=4, **options)
     assert few.results and (tmp_path / "few" / "test.txt").stat().st_size > 10_000  # whole documents
+
+
+def test_a_model_that_was_trained_on_the_test_text_is_not_the_best(tmp_path: Path) -> None:
+    """It stands apart, while one that was trained on the training text, as all models here, does not."""
+    texts = [f"{what} of the {number * number:,} animals lived in a house" for number in range(90) for what in "ab"]
+    chars = cr.TokenizerChoice("char")
+    pytest.importorskip("altair")
+    cr.train("ngram", texts, order=5, tokenizer=chars).save(tmp_path / "seen")
+    options: Any = {"ladder": "lecture-ngrams", "tokenizer": chars, "split": "line"}
+    cr.compare(texts, tmp_path / "first", **options)
+    folders = [tmp_path / "seen", tmp_path / "first" / "trigram"]
+    found = cr.compare(texts, tmp_path / "out", include=folders, **options)
+    seen, fair = found.results[3:]
+    assert seen.rank < min(one.rank for one in found.results if one is not seen)
+    assert seen.test.trained_on == 1.0 and fair.test.trained_on is None
+    assert found.apart == [seen] and found.best not in (None, seen) and fair in found.comparable
+    assert "seen" not in str(found.advice)
+    shown = [str(part) for part in comparison_parts(found)]
+    assert "of held-out text" in shown[0]
+    assert "seen was trained on about 100% of the test text's long lines, so its figures do not compare" in shown
+    report = cr.report.make_report(tmp_path / "out", prompts=[])
+    assert "seen: not drawn, since the figures do not compare." in report.html
+    assert isinstance(report.record, ComparisonDetails) and report.record.kinds is not None
+    assert "trigram" in report.record.kinds.means and "seen" not in report.record.kinds.means

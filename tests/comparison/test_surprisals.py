@@ -133,6 +133,9 @@ def test_files_are_read_back_and_damage_is_named(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(DamagedFileError, match="not a file of surprisals"):
             read_surprisals(tmp_path, "model", 3)
+    quoted = tmp_path.rename(tmp_path.with_name("two words"))
+    with pytest.raises(DamagedFileError, match=r"chainrule report '.*two words' --test FILE"):
+        read_surprisals(quoted, "model", 3)
 
 
 def test_damage_of_the_text_is_named(tmp_path: Path) -> None:

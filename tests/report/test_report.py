@@ -53,6 +53,14 @@ def test_the_best_and_the_frontier_are_those_of_the_comparison(made: Path) -> No
     assert comparison.best.name in record.advice
 
 
+def test_an_answer_of_one_sentence_says_that_nothing_is_nearly_as_good(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chainrule.report.record.sentences", lambda comparison: ["Take it."])
+    none = "No model at half its cost or less comes within 5% of its bits per byte."
+    assert record_of(made).answer == ["Take it.", none]
+
+
 def test_everything_is_there(made: Path) -> None:
     record = comparison_details(made)
     assert record.missing == []
@@ -127,7 +135,7 @@ def test_each_model_stands_against_the_best(ladder: Path) -> None:
     assert '0.010<span class="small">−0.002 to 0.030</span></td><td>no</td>' in section
     assert '0.250<span class="small">0.125 to 0.375</span></td><td>yes</td>' in section
     assert "<td>under 0.0001</td><td>yes</td>" in section
-    assert f"Not listed: {len(rows) - 4} without" in section
+    assert "Not listed, since their figures do not compare or are infinite: " in section
 
 
 def test_curves_have_distinct_colours(made: Path) -> None:

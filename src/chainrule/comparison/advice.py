@@ -66,18 +66,16 @@ def _why(comparison: Comparison, picked: Result, best: Result) -> str:
 
 
 def _cheaper(comparison: Comparison, picked: Result) -> list[str]:
-    """Return a sentence for each model that is nearly as good, and cheapest in some respect."""
+    """Return a sentence for each model that is nearly as good, and much cheaper than all that are better."""
     near = [one for one in comparison.comparable if picked.rank < one.rank <= picked.rank * (1 + NEAR)]
-    cheapest = {
-        max(near, key=lambda one: COSTS[key].gain(one, picked)).name
-        for key in _GAINS
-        if any(COSTS[key].gain(one, picked) >= _WORTH_SAYING for one in near)
-    }
+    listed: list[Result] = []
+    for one in sorted(near, key=lambda one: one.rank):
+        if all(_gains_at(one, picked) & _gains_at(one, better) for better in (picked, *listed)):
+            listed.append(one)
     return [
         f"For less: {one.name} {joined(_gains(one, picked))}; its {comparison.loss_name} "
         f"{'are' if comparison.is_of_text else 'is'} {one.rank / picked.rank - 1:.1%} higher."
-        for one in sorted(near, key=lambda one: one.rank)
-        if one.name in cheapest
+        for one in listed
     ]
 
 
@@ -115,8 +113,13 @@ def _duration(seconds: float) -> str:
 
 def _gains(one: Result, than: Result) -> list[str]:
     """Return in words in which respects a model is much cheaper than another."""
-    gains = {key: COSTS[key].gain(one, than) for key in _GAINS}
-    return [_GAINS[key].format(f"{gain:,.0f}") for key, gain in gains.items() if gain >= _WORTH_SAYING]
+    much = _gains_at(one, than)
+    return [text.format(f"{COSTS[key].gain(one, than):,.0f}") for key, text in _GAINS.items() if key in much]
+
+
+def _gains_at(one: Result, than: Result) -> set[str]:
+    """Return the costs at which a model is much cheaper than another."""
+    return {key for key in _GAINS if COSTS[key].gain(one, than) >= _WORTH_SAYING}
 
 
 def _cheapness(one: Result, than: Result) -> float:

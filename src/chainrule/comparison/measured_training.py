@@ -36,6 +36,7 @@ from chainrule.system.devices import peak_memory_inside
 from chainrule.system.plugins import import_object
 from chainrule.system.progress import SILENT
 from chainrule.text.corpus import Corpus
+from chainrule.text.overlap import shared
 from chainrule.tokens.ids import Encoded, encode_corpus
 from chainrule.training.checkpoints.run_folder import HISTORY
 
@@ -50,6 +51,7 @@ _SAMPLING_SECONDS, _SAMPLING_TOKENS = 0.1, 2000
 _LONG_TRAINING = 10.0  # seconds; a model of counts that trains faster is trained twice, to time the second training
 _FEW_TOKENS = 500  # whole lines of at most this many tokens are read before anything is timed
 _TIMES, _LONG_SECONDS = 3, 0.5  # a text is scored so often for its speed, unless it takes long
+_UNUSUAL = 0.02  # a share of the test text that a model was trained on, beyond what the training text has of it
 _COMPILING = 60.0  # seconds; compiling loops beside other work may take so long, and a first scoring with it
 
 
@@ -185,7 +187,13 @@ class MeasuredTraining:
         trained = float(lm.metrics.get("training_seconds", math.inf))
         entry = LadderEntry(name, {"included": str(folder)})
         result = other._measured(find_kind(lm.kind), entry, lm, trained)
-        return replace(result, seconds=time.perf_counter() - began)
+        assert isinstance(result.test, Measured)
+        # lines that the training text of the comparison has too, such as licences of files, were read by all models
+        own, sketch, share = self.data.train.sketch, encoded.sketch, result.test.trained_on
+        usual = 0.0 if own is None or sketch is None else shared(sketch, [own]) or 0.0
+        share = share if share is not None and share > usual + _UNUSUAL else None
+        seconds = time.perf_counter() - began
+        return replace(result, test=replace(result.test, trained_on=share), seconds=seconds)
 
     def _measured(self, kind: Kind, entry: LadderEntry, model: Any, trained: float) -> Result:
         """Measure a model on the test text, and save it."""

@@ -123,7 +123,14 @@ class Result:
             notes.append("a lower bound: the tokens do not spell out all of the text")
         if self.test.impossible:
             notes.append(f"{self.test.impossible / self.test.tokens:.1%} of the tokens had probability 0")
+        if self.has_seen_test:
+            notes.append(f"trained on about {self.test.trained_on:.0%} of the test text's long lines")
         return "; ".join(notes)
+
+    @property
+    def has_seen_test(self) -> bool:
+        """Return True if the model was trained on more of the test text than those of the comparison were."""
+        return isinstance(self.test, Measured) and bool(self.test.trained_on)
 
     @property
     def differs_from_best(self) -> bool:
@@ -267,13 +274,21 @@ class Comparison:
 
     @property
     def comparable(self) -> list[Result]:
-        """The models that have a loss.
+        """The models that have a loss, if it compares with those of the others.
 
-        Where some models spell out all of the text, those for which bits per byte are a lower bound stand apart.
+        Models that were trained on the test text stand apart, and where some models spell out all of the text,
+        those for which bits per byte are a lower bound.
         """
         every = [one for one in self.results if one.loss is not None]
-        exact = [one for one in every if not isinstance(one.test, Measured) or one.test.lossless]
-        return exact or every
+        fair = [one for one in every if not one.has_seen_test] or every
+        exact = [one for one in fair if not isinstance(one.test, Measured) or one.test.lossless]
+        return exact or fair
+
+    @property
+    def apart(self) -> list[Result]:
+        """The models whose figures do not compare with those of the others."""
+        comparable = self.comparable
+        return [one for one in self.results if one not in comparable]
 
     @property
     def best(self) -> Result | None:

@@ -13,6 +13,7 @@ Models with different tokenizers compare by bytes: token i covers the bytes from
 from __future__ import annotations
 
 import math
+import shlex
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -120,7 +121,7 @@ def read_text(folder: Path) -> bytes | None:
     except UnicodeDecodeError as error:
         raise DamagedFileError(
             f"{path}: damaged, since it is not UTF-8 ({error.reason} at byte {error.start:,}); make it anew "
-            f"from the held-out text: chainrule report {folder} --test FILE"
+            f"from the held-out text: chainrule report {shlex.quote(str(folder))} --test FILE"
         ) from None
     return block
 
@@ -153,13 +154,14 @@ def read_surprisals(folder: Path, name: str, size: int) -> Surprisals | None:
             found = Surprisals(arrays["nats"].astype(np.float32), arrays["ends"].astype(np.int64))
     except (ValueError, KeyError, OSError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise DamagedFileError(
-            f"{path}: not a file of surprisals ({error}); make it anew: chainrule report {folder} --test FILE"
+            f"{path}: not a file of surprisals ({error}); make it anew: "
+            f"chainrule report {shlex.quote(str(folder))} --test FILE"
         ) from None
     in_order = len(found.nats) == len(found.ends) > 0 and bool((np.diff(found.ends, prepend=0) >= 0).all())
     if not in_order or found.ends[-1] != size or np.isnan(found.nats).any():
         raise DamagedFileError(
             f"{path}: these are not the surprisals of {folder / TEXT} ({size:,} bytes); make them anew: "
-            f"chainrule report {folder} --test {folder / TEXT}"
+            f"{shlex.join(['chainrule', 'report', str(folder), '--test', str(folder / TEXT)])}"
         )
     return found
 

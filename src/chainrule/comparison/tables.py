@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from chainrule.comparison.learning_curve import fraction, on_part
 from chainrule.comparison.results import Comparison, Result
@@ -22,7 +23,10 @@ def comparison_parts(comparison: Comparison) -> list[Part]:
     train, test = comparison.parts["train"], comparison.parts["test"]
     head = f"{comparison.tokenizer}, vocabulary {comparison.vocab_size:,}; trained on "
     if comparison.is_of_text:
-        size = f"{test['tokens']:,} tokens ({test['bytes']:,} bytes) of text no model has seen"
+        unseen = (
+            "held-out text" if any(one.has_seen_test for one in comparison.results) else "text no model has seen"
+        )
+        size = f"{test['tokens']:,} tokens ({test['bytes']:,} bytes) of {unseen}"
         head += f"{train['tokens']:,} tokens, measured on {size}"
     else:
         head += f"{train['lines']:,} examples, measured on {test['lines']:,} that no model has seen"
@@ -110,7 +114,13 @@ def _notes(comparison: Comparison) -> list[str]:
     if impossible:
         shares = f"from {min(impossible):.1%} to {max(impossible):.1%} of them"
         notes.append(f"∞: some tokens had probability 0, {shares}")
-    notes += caveats(measured)
+    notes += caveats(replace(test, trained_on=None) for test in measured)
+    notes += [
+        f"{one.name} was trained on about {one.test.trained_on:.0%} of the test text's long lines, "
+        "so its figures do not compare"
+        for one in comparison.results
+        if one.has_seen_test and isinstance(one.test, Measured)
+    ]
     every = dict.fromkeys(getattr(one.test, "note", "") for one in comparison.results)
     return notes + [note for note in every if note]
 

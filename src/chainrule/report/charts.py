@@ -112,7 +112,7 @@ def _cost_chart(details: ComparisonDetails, cost: Cost, palette: Mapping[str, st
     loss_name, frontier = details.comparison.loss_name, details.frontiers[cost.key]
     rows, shown = [], {}
     for place, one in enumerate(details.ranked, start=1):
-        price, loss = cost.of(one), one.loss
+        price, loss = cost.of(one), None if one in details.comparison.apart else one.loss
         if price is not None and price > 0 and loss is not None and loss < 1e9:
             low, high = one.interval or (loss, loss)
             point = {"model": f"{place} {one.name}", "place": place, "frontier": one.name in frontier}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -83,13 +84,13 @@ class ComparisonDetails:
     @cached_property
     def drawn(self) -> list[Result]:
         """The models in the charts of lines and in the map, the best first."""
-        return drawn_models(self.models)
+        return drawn_models(self.comparison)
 
     @cached_property
     def ranked(self) -> list[Result]:
         """All models, the best first; those whose figures do not compare come last."""
-        comparable = self.comparison.comparable
-        return sorted(self.models, key=lambda one: (one not in comparable, one.rank))
+        apart = self.comparison.apart
+        return sorted(self.models, key=lambda one: (one in apart, one.rank))
 
     @cached_property
     def answer(self) -> list[str]:
@@ -97,7 +98,8 @@ class ComparisonDetails:
         found = sentences(self.comparison)
         if not found:
             return ["No model gives every token a probability, so none can be recommended."]
-        return found if len(found) > 1 else [*found, f"No cheaper model comes within {NEAR:.0%} of it."]
+        near = f"No model at half its cost or less comes within {NEAR:.0%} of its {self.comparison.loss_name}."
+        return found if len(found) > 1 else [*found, near]
 
     @property
     def advice(self) -> str:
@@ -171,7 +173,7 @@ def comparison_details(
         if not comparison.is_of_text:
             raise ChainruleError(f"{folder}: a comparison for {comparison.task} has no surprisals of a text")
         record_surprisals(folder, comparison, test, progress=progress)
-    drawn = drawn_models(comparison.results)
+    drawn = drawn_models(comparison)
     found, block, sizes = _surprisals(folder, comparison)
     words = surprise.words_of(block.decode()) if block else None
     missing = []
@@ -179,10 +181,11 @@ def comparison_details(
         what = f"{SURPRISALS}/*.npz" if words is not None else TEXT
         missing.append(
             f"Loss by position, loss by word frequency and the surprisal map need {what}, which this folder does "
-            f"not have: chainrule report {folder} --test FILE makes it from the held-out text."
+            f"not have: chainrule report {shlex.quote(str(folder))} --test FILE makes it from the held-out text."
         )
     in_order = sorted(drawn, key=comparison.results.index)
-    finite = {one.name: found[one.name] for one in in_order if one.name in found and one.has_finite_loss}
+    fair = [one for one in in_order if one not in comparison.apart]
+    finite = {one.name: found[one.name] for one in fair if one.name in found and one.has_finite_loss}
     return ComparisonDetails(
         title=f"Comparison {folder.resolve().name}",
         comparison=comparison,
@@ -191,7 +194,7 @@ def comparison_details(
         frequency=None if words is None or not finite else _frequency(comparison, found, finite, words, block),
         kinds=surprise.by_kind(words, finite, sizes) if words is not None and finite else None,
         samples=samples_of(folder, comparison, drawn, words, prompts, progress),
-        map=None if words is None or not found else _map(words, drawn, found),
+        map=None if words is None or not found else _map(words, [one for one in drawn if one in fair], found),
         missing=missing,
     )
 
@@ -208,13 +211,18 @@ def read_finished(folder: Path) -> Comparison:
     return comparison
 
 
-def drawn_models(results: Sequence[Result]) -> list[Result]:
-    """Return the models to draw, the best first: the best of each kind, and then the best of the others."""
-    order = sorted(results, key=lambda one: one.rank)
+def drawn_models(comparison: Comparison) -> list[Result]:
+    """Return the models to draw, the best first: the best of each kind, and then the best of the others.
+
+    Models that stand apart come last.
+    """
+    apart = comparison.apart
+    order = sorted(comparison.results, key=lambda one: (one in apart, one.rank))
     firsts: dict[str, Result] = {}
     for one in order:
         firsts.setdefault(one.kind, one)
-    chosen = sorted(order, key=lambda one: (not one.has_finite_loss, firsts[one.kind] is not one))[:MOST_DRAWN]
+    chosen = sorted(order, key=lambda one: (one in apart or not one.has_finite_loss, firsts[one.kind] is not one))
+    chosen = chosen[:MOST_DRAWN]
     return [one for one in order if one in chosen]
 
 
