@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -164,3 +165,36 @@ def test_the_first_network_does_not_pay_for_what_torch_loads(
     monkeypatch.setattr(budgets.time, "perf_counter", lambda: (loaded.append("the clock"), began())[1])
     compared(ladder, tmp_path / "out", kinds=["ngram"])
     assert loaded[:2] == ["torch._dynamo", "the clock"]
+
+
+def test_a_model_may_have_tokens_of_its_own(tmp_path: Path) -> None:
+    own = {"tokenizer": "bpe", "vocab_size": 270}
+    models: list[dict[str, Any]] = [
+        {"kind": "ngram", "name": "bigram", "settings": {"order": 2}},
+        {"kind": "ngram", "name": "subwords", "settings": {"order": 2}, **own},
+        {"kind": "elman", "name": "elman", "settings": {"engine": "tape", "batch": 64}, **own},
+    ]
+    ladder, out = tmp_path / "ladder.json", tmp_path / "out"
+    ladder.write_text(json.dumps(models), encoding="utf-8")
+    found = compared(ladder, out, budget="tokens=2k")
+    tokens = found.results[1].tokens
+    assert tokens is not None and tokens.startswith("(bpe, 27")
+    assert [one.tokens for one in found.results] == [None, tokens, tokens, tokens]
+    assert found.results[3].settings["models"] == ["elman", "subwords"]  # a mixture has one kind of tokens
+    for one in found.results:
+        again = cr.evaluate(cr.load(out / one.folder), out / "test.txt")
+        assert one.test.bits_per_byte == pytest.approx(again.bits_per_byte, rel=1e-5)
+    elman = found.results[2]
+    assert elman.tokens_seen == pytest.approx(2000, rel=0.1)  # of its own tokens
+    assert elman.epochs == pytest.approx(elman.tokens_seen / found.results[1].tokens_seen)
+    shown = [str(part) for part in comparison_parts(found)]
+    assert any("so that perplexity does not compare: subwords (bpe, 27" in part for part in shown)
+    models[1]["vocab_size"] = 280
+    ladder.write_text(json.dumps(models), encoding="utf-8")
+    changed = compared(ladder, out, budget="tokens=2k").results
+    assert changed[1].tokens != tokens and changed[2].training_seconds == elman.training_seconds
+    with pytest.raises(ChainruleError, match="without learning curves"):
+        compared(ladder, out, curve=True)
+    ladder.write_text(json.dumps([models[0] | {"vocab_size": 300}]), encoding="utf-8")
+    with pytest.raises(ChainruleError, match="a tokenizer of its own"):
+        compared(ladder, out)

@@ -53,6 +53,8 @@ SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
 _HELD_OUT = 64 << 10
 """Bytes that tune, and as many that measure, for each minute: of more, networks would be measured longer than
 trained."""
+OWN = ("tokenizer", "vocab_size")
+"""What a model of the ladder may have of its own, beside its settings."""
 _SCORED_PER_SECOND = 20_000
 """Tokens that a small network may score on two cores: a first guess at how long measuring takes."""
 
@@ -112,6 +114,8 @@ def compare(
     equal = None if budget is None else EqualBudget.parse(budget)
     _check_options(is_of_text, equal, minutes is not None, seeds, curve, bool(include))
     minutes = MINUTES if minutes is None and is_of_text else minutes
+    if any(entry.tokenizer is not None for _, entry in entries) and (curve or not is_of_text):
+        raise ChainruleError("tokenizers of models are for models of text without learning curves: leave them out")
     _check_trainable(entries, device)
     load_torch_whole()
     on_parts = curve_jobs(entries) if curve else []
@@ -126,8 +130,9 @@ def compare(
         data = TrainingData(
             the_tokenizer, encoded["train"], encoded["valid"], context, seed, progress, device, sources=sources
         )
+        own = _own_tokens(entries, parts, data, scratch)
         if equal is not None:
-            entries = [(kind, equal.within(kind, entry, data)) for kind, entry in entries]
+            entries = [(kind, equal.within(kind, entry, own[entry.name][0])) for kind, entry in entries]
         jobs = [*(Job(kind, entry) for kind, entry in entries), *on_parts]
         identity = identity_of(data, encoded, minutes) | _asked(jobs, seeds, budget)
         comparison = _begun(task, data, encoded, identity)
@@ -146,9 +151,9 @@ def compare(
         spent = sum(one.seconds for one in comparison.results)
         spent += sum(one.seconds for one in comparison.curve if one.share < 1)
         each = seeds * encoded["test"].tokens / _SCORED_PER_SECOND
-        _train_all(training, jobs, texts, comparison, TimeBudget(minutes, spent, each, seeds))
+        _train_all(training, jobs, texts, own, comparison, TimeBudget(minutes, spent, each, seeds))
         if is_of_text:
-            _add_mixture(training, comparison, parts["valid"])
+            _add_mixture(training, comparison, parts["valid"], scratch)
             _add_included(training, comparison, [Path(folder) for folder in include], scratch)
         finished = _with_intervals(comparison, text, out, seed)
         finished.write(out)
@@ -189,12 +194,32 @@ def _asked(jobs: Sequence[Job], seeds: int, budget: str | None) -> dict[str, Any
     """Return what a comparison was asked for: the same call continues it, and another is refused."""
     ladder = [
         {"kind": job.kind.name, "name": job.entry.name, "settings": dict(job.entry.settings)}
+        | {key: value for key in OWN if (value := getattr(job.entry, key)) is not None}
         for job in jobs
         if job.share == 1
     ]
     found: dict[str, Any] = {"ladder": ladder}
     found["curve"] = [[job.entry.name, job.share] for job in jobs if job.share < 1]
     return found | ({} if seeds == 1 else {"seeds": seeds}) | ({} if budget is None else {"budget": budget})
+
+
+def _own_tokens(
+    entries: Ladder, parts: Mapping[str, Any], data: TrainingData, scratch: Path
+) -> dict[str, tuple[TrainingData, Encoded | None]]:
+    """Return the data of each model by its name, and the test text of one that has a tokenizer of its own."""
+    found: dict[str, tuple[TrainingData, Encoded | None]] = {}
+    made: dict[tuple[Any, ...], tuple[TrainingData, Encoded | None]] = {(None, None): (data, None)}
+    for kind, entry in entries:
+        key = tuple(getattr(entry, name) for name in OWN)
+        if key not in made:
+            folder = scratch / f"tokens-{len(made)}"
+            folder.mkdir()
+            choice = TokenizerChoice(*key)
+            tokenizer, encoded, _ = encode_examples(kind, parts, choice, None, folder, data.progress)
+            own = replace(data, tokenizer=tokenizer, train=encoded["train"], valid=encoded["valid"])
+            made[key] = own, encoded["test"]
+        found[entry.name] = made[key]
+    return found
 
 
 def _begun(task: str, data: TrainingData, encoded: Mapping[str, Encoded], identity: dict[str, Any]) -> Comparison:
@@ -225,12 +250,16 @@ def _check_trainable(entries: Ladder, device: str) -> None:
 
 
 def _train_all(
-    training: MeasuredTraining, jobs: Iterable[Job], texts: CurveTexts, comparison: Comparison, budget: TimeBudget
+    training: MeasuredTraining,
+    jobs: Iterable[Job],
+    texts: CurveTexts,
+    own: Mapping[str, tuple[TrainingData, Encoded | None]],
+    comparison: Comparison,
+    budget: TimeBudget,
 ) -> None:
     """Train and measure the models that have no result yet."""
     progress = training.data.progress
     gathered = Gathered(progress)
-    training = replace(training, data=replace(training.data, progress=gathered))
     jobs = sorted(jobs, key=lambda job: job.order)
     drawn = [job.entry.name for job in jobs if job.share < 1]
     add_whole_text(comparison, drawn)
@@ -240,8 +269,11 @@ def _train_all(
         task.advance(len(jobs) - len(waiting))
         while waiting:
             job = waiting.pop(0)
+            data, encoded = own[job.entry.name]
+            test = training.test if encoded is None else replace(training.test, encoded=encoded)
+            one = replace(training, data=replace(data, progress=gathered), test=test)
             with going_on() as errors:
-                _train(job, training, texts, comparison, budget, [other.entry for other in waiting])
+                _train(job, one, texts, comparison, budget, [other.entry for other in waiting])
             notes = gathered.take()
             for error in errors:
                 comparison.failures.append(Failure(job.entry.name, job.kind.name, error, job.share))
@@ -280,10 +312,10 @@ def _train(
         comparison.curve.append(training.train_on_part(job.kind, entry, job.share, texts.encoded[job.share]))
 
 
-def _add_mixture(training: MeasuredTraining, comparison: Comparison, valid: Corpus) -> None:
+def _add_mixture(training: MeasuredTraining, comparison: Comparison, valid: Corpus, scratch: Path) -> None:
     """Add the mixture of the best network and the best counted model, if there are both."""
     with going_on() as errors, training.data.progress.task("mixing"):
-        comparison.results.extend(training.mix(comparison.results, valid))
+        comparison.results.extend(training.mix(comparison.results, valid, scratch))
     for error in errors:
         training.data.progress.note(f"the mixture failed: {error}")
 

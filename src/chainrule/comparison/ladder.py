@@ -120,7 +120,7 @@ def _read(chosen: str) -> Iterator[tuple[Kind, LadderEntry]]:
 
 
 def _read_entry(values: Any) -> tuple[Kind, LadderEntry]:
-    known = {"kind", "name", "settings", "share"}
+    known = {"kind", "name", "settings", "share", "tokenizer", "vocab_size"}
     if not isinstance(values, dict) or not isinstance(values.get("kind"), str):
         raise ChainruleError("it has no kind")
     if unknown := sorted(set(values) - known):
@@ -130,12 +130,18 @@ def _read_entry(values: Any) -> tuple[Kind, LadderEntry]:
         raise ChainruleError("the settings should be a table")
     if isinstance(share, bool) or not isinstance(share, (int, float)) or share <= 0:
         raise ChainruleError(f"the share of the time should be a number above 0, not {share!r}")
+    tokenizer, vocab_size = values.get("tokenizer"), values.get("vocab_size")
+    if tokenizer is not None and not isinstance(tokenizer, str):
+        raise ChainruleError(f"the tokenizer should be a name or a folder, not {tokenizer!r}")
+    if vocab_size is not None and (tokenizer is None or isinstance(vocab_size, bool)):
+        raise ChainruleError("vocab_size, a number, is for a model with a tokenizer of its own")
     kind = find_kind(values["kind"])
     settings_of.parse(kind.settings, settings)
     described = " ".join([kind.name, *(f"{key}={value}" for key, value in settings.items())])
     if kind.keeps_run and not settings.keys() & {"minutes", "steps", "epochs"}:
         settings = {"minutes": 1.0, **settings}
-    return kind, LadderEntry(str(values.get("name", described)), settings, float(share))
+    name = str(values.get("name", described))
+    return kind, LadderEntry(name, settings, float(share), tokenizer=tokenizer, vocab_size=vocab_size)
 
 
 def _with_unique_names(ladder: Ladder) -> list[tuple[Kind, LadderEntry]]:

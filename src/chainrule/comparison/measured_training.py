@@ -37,7 +37,9 @@ from chainrule.system.plugins import import_object
 from chainrule.system.progress import SILENT
 from chainrule.text.corpus import Corpus
 from chainrule.text.overlap import shared
+from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded, encode_corpus
+from chainrule.tokens.registry import dump_tokenizer
 from chainrule.training.checkpoints.run_folder import HISTORY
 
 MIXTURE = "mixture"
@@ -109,6 +111,7 @@ class MeasuredTraining:
             flops = order * seen if (order := getattr(settings, "order", None)) is not None else None
         return replace(
             result,
+            tokens=None if entry.tokenizer is None else described(self.data.tokenizer),
             seconds=time.perf_counter() - began,
             tokens_seen=seen,
             epochs=seen / self.data.train.tokens,
@@ -156,44 +159,52 @@ class MeasuredTraining:
             seconds=time.perf_counter() - began,
         )
 
-    def mix(self, results: Sequence[Result], valid: Corpus) -> list[Result]:
+    def mix(self, results: Sequence[Result], valid: Corpus, scratch: Path) -> list[Result]:
         """Mix the best network with the best counted model, tuned on `valid`; empty if one of them is missing.
 
+        The two have the same tokens.
         The time of its training is that of both models and of the tuning.
         """
         began = time.perf_counter()
-        ranked = sorted((one for one in results if one.has_finite_loss), key=lambda one: one.rank)
-        networks = [one for one in ranked if one.flops_per_token is not None]
-        counted = [one for one in ranked if one.flops_per_token is None]
-        if not networks or not counted:
+        every = [one for one in results if one.has_finite_loss]
+        networks = [one for one in every if one.flops_per_token is not None]
+        counted = [one for one in every if one.flops_per_token is None]
+        pairs = [[one, other] for one in networks for other in counted if one.tokens == other.tokens]
+        if not pairs:
             return []
-        found = [networks[0], counted[0]]
+        found = min(pairs, key=lambda pair: sum(one.rank for one in pair))
         models = [load(self.out / one.folder, device=self.data.device) for one in found]
         mixed = mix(models, valid, progress=self.data.progress)
         mixed.provenance = {}  # what the training text shares with the test text is said of all models
         names = [one.name for one in found]
         trained = sum(one.training_seconds for one in found) + time.perf_counter() - began
-        result = self._measured(find_kind("mixture"), LadderEntry(MIXTURE, {"models": names}), mixed, trained)
+        own = self if found[0].tokens is None else self.with_tokens(models[0].tokenizer, scratch)
+        result = own._measured(find_kind("mixture"), LadderEntry(MIXTURE, {"models": names}), mixed, trained)
         seconds = time.perf_counter() - began
-        return [replace(result, seconds=seconds, flops_per_token=networks[0].flops_per_token)]
+        return [replace(result, seconds=seconds, flops_per_token=found[0].flops_per_token, tokens=found[0].tokens)]
 
     def include(self, folder: Path, name: str, scratch: Path) -> Result:
         """Measure a model that stands already, with its own tokenizer; the comparison keeps a copy of it."""
         began = time.perf_counter()
         lm = load(folder, device=self.data.device, tasks=["language"])
-        encoded = encode_corpus(Corpus.from_text(self.text.decode()), lm.tokenizer, scratch / "included.ids")
-        data, test = replace(self.data, tokenizer=lm.tokenizer), replace(self.test, encoded=encoded)
-        other = replace(self, data=data, test=test)
+        other = self.with_tokens(lm.tokenizer, scratch)
         trained = float(lm.metrics.get("training_seconds", math.inf))
         entry = LadderEntry(name, {"included": str(folder)})
         result = other._measured(find_kind(lm.kind), entry, lm, trained)
         assert isinstance(result.test, Measured)
         # lines that the training text of the comparison has too, such as licences of files, were read by all models
-        own, sketch, share = self.data.train.sketch, encoded.sketch, result.test.trained_on
+        own, sketch, share = self.data.train.sketch, other.test.encoded.sketch, result.test.trained_on
         usual = 0.0 if own is None or sketch is None else shared(sketch, [own]) or 0.0
         share = share if share is not None and share > usual + _UNUSUAL else None
         seconds = time.perf_counter() - began
-        return replace(result, test=replace(result.test, trained_on=share), seconds=seconds)
+        tokens = described(lm.tokenizer, self.data.tokenizer)
+        return replace(result, test=replace(result.test, trained_on=share), seconds=seconds, tokens=tokens)
+
+    def with_tokens(self, tokenizer: Tokenizer, scratch: Path) -> MeasuredTraining:
+        """Return the same for models with another tokenizer, to measure them."""
+        encoded = encode_corpus(Corpus.from_text(self.text.decode()), tokenizer, scratch / "others.ids")
+        data, test = replace(self.data, tokenizer=tokenizer), replace(self.test, encoded=encoded)
+        return replace(self, data=data, test=test)
 
     def _measured(self, kind: Kind, entry: LadderEntry, model: Any, trained: float) -> Result:
         """Measure a model on the test text, and save it."""
@@ -247,6 +258,13 @@ class MeasuredTraining:
         nats = -np.concatenate(pieces).astype(np.float64)
         write_surprisals(self.out, name, Surprisals(nats.astype(np.float32), self._token_ends))
         return found
+
+
+def described(tokenizer: Tokenizer, usual: Tokenizer | None = None) -> str | None:
+    """Return the name of a tokenizer and the size of its vocabulary; None if it is the usual one."""
+    if usual is not None and dump_tokenizer(tokenizer) == dump_tokenizer(usual):
+        return None
+    return f"({tokenizer.name}, {tokenizer.vocab_size:,})"
 
 
 def check_steps(entry: LadderEntry, steps: int | None, seconds: float) -> None:

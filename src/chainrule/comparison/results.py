@@ -55,6 +55,8 @@ class Result:
     """How often it read the training text."""
     training_flops: float | None = None
     """Floating-point operations of its training; of n-grams, an addition for each order and token."""
+    tokens: str | None = None
+    """Its tokens and the size of their vocabulary, if they are not those of the comparison."""
     seeds: list[float] = field(default_factory=list)
     """The losses of a network that was trained from several seeds; `test` has their mean, and the first is kept."""
     second_half: float | None = None
@@ -123,6 +125,8 @@ class Result:
             notes.append("a lower bound: the tokens do not spell out all of the text")
         if self.test.impossible:
             notes.append(f"{self.test.impossible / self.test.tokens:.1%} of the tokens had probability 0")
+        if self.tokens is not None:
+            notes.append(f"tokens of its own {self.tokens}, so that perplexity does not compare")
         if self.has_seen_test:
             notes.append(f"trained on about {self.test.trained_on:.0%} of the test text's long lines")
         return "; ".join(notes)

@@ -121,6 +121,8 @@ def _notes(comparison: Comparison) -> list[str]:
         for one in comparison.results
         if one.has_seen_test and isinstance(one.test, Measured)
     ]
+    if own := [f"{one.name} {one.tokens}" for one in comparison.results if one.tokens is not None]:
+        notes.append(f"tokens of their own, so that perplexity does not compare: {', '.join(own)}")
     every = dict.fromkeys(getattr(one.test, "note", "") for one in comparison.results)
     return notes + [note for note in every if note]
 

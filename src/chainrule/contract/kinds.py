@@ -135,6 +135,10 @@ class LadderEntry:
     """True if it belongs to the short ladder too."""
     standard: bool = True
     """True if it belongs to the ladder that is trained by default, in which each family is at its best."""
+    tokenizer: str | None = None
+    """A tokenizer of its own, by its name or the folder that it is in; None: that of the comparison."""
+    vocab_size: int | str | None = None
+    """The size of the vocabulary of its own tokenizer."""
 
 
 Rung = LadderEntry

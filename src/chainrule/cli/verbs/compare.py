@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     "--ladder NAME|FILE",
     "The models: quick (a few), standard (each family at its best), full (every smoothing method too), "
     "lecture-ngrams or lecture-networks (tables of the lectures), or the [[model]] tables (kind, name, settings, "
-    "share) of a TOML or JSON file. [default: standard; full with --kind]",
+    "share, tokenizer, vocab_size) of a TOML or JSON file. [default: standard; full with --kind]",
 )
 @opt.minutes("The time of the whole comparison, which networks share. [default: 4; other tasks 1 for each]")
 @opt.option(
