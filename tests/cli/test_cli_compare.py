@@ -373,13 +373,14 @@ def test_a_ladder_is_read_from_a_file(run: Run, fails: Fails, corpus: Path, tmp_
 
 def test_networks_share_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(budgets.time, "perf_counter", lambda: now[0])
+    for clock in ("perf_counter", "process_time"):
+        monkeypatch.setattr(budgets.time, clock, lambda: now[0])
     counted, small, large = (
         LadderEntry("a", {}),
         LadderEntry("b", {"minutes": 1}),
         LadderEntry("c", {"minutes": 1}, share=3.0),
     )
-    budget = budgets.TimeBudget(2.0, spent=20.0, each=2.0, began=0.0)
+    budget = budgets.TimeBudget(2.0, spent=20.0, each=2.0, began=0.0, computed=0.0)
     assert budget.within(counted, [small, large]) is counted
     now[0] = 20.0  # 80 s are left
     first = budget.within(small, [large])

@@ -123,17 +123,39 @@ def test_speeds_are_medians_after_the_first_use(
     assert bigram.test.tokens_per_second == pytest.approx(bigram.test.tokens / 0.4)
 
 
+@pytest.mark.parametrize(("busy", "shares"), [(1.0, [18.3] * 3), (4.0, [13.0] * 3)])
+def test_a_busy_machine_is_known_before_the_first_network(
+    monkeypatch: pytest.MonkeyPatch, busy: float, shares: list[float]
+) -> None:
+    """The first of three equal networks gets as much as the others, whatever it takes to measure one."""
+    now, computed = [0.0], [0.0]
+    monkeypatch.setattr(budgets.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(budgets.time, "process_time", lambda: computed[0])
+    budget, found = TimeBudget(1.25, each=1.0, began=0.0, computed=0.0), []
+    now[0], computed[0] = 15.0 if busy == 1 else 16.0, 15.0 if busy == 1 else 4.0  # models that are counted
+    networks = [LadderEntry(f"net {number}", {"minutes": 1}) for number in range(3)]
+    for number, network in enumerate(networks):
+        entry = budget.within(network, networks[number + 1 :])
+        seconds = 60 * entry.settings["minutes"]
+        found.append(seconds)
+        now[0] += seconds + busy
+        budget.took(entry, seconds + busy)
+    # 75 s: (75 - 15 - 1 * 5) / 3, and (75 - 16 - 4 * 5) / 3; the mixture takes as long to measure as two networks
+    assert found == pytest.approx(shares, abs=0.1)
+
+
 @pytest.mark.parametrize("slower", [1.0, 4.0, 30.0])
 def test_the_minutes_hold_on_a_machine_that_slows_down(monkeypatch: pytest.MonkeyPatch, slower: float) -> None:
     """Training ends by the clock; what it takes to count and to measure models takes longer after a minute."""
     now = [0.0]
     monkeypatch.setattr(budgets.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(budgets.time, "process_time", lambda: now[0])  # all of it is computed
 
     def work(seconds: float) -> None:
         quick = min(seconds, max(0.0, 60 - now[0]))
         now[0] += quick + slower * (seconds - quick)
 
-    budget, left_out = TimeBudget(4.0, each=1.0, began=0.0), []
+    budget, left_out = TimeBudget(4.0, each=1.0, began=0.0, computed=0.0), []
     networks = [LadderEntry(f"net {number}", {"minutes": 1}) for number in range(6)]
     work(20)  # n-gram models
     for number, network in enumerate(networks):

@@ -26,6 +26,7 @@ _MIXING = 2.0  # the time to mix and measure a mixture, in that to measure a net
 _LEAST_SECONDS = 1.0  # a network whose turn comes in time gets at least that much
 LATE_SECONDS = 10.0
 """After the end of the time, in which a network may still begin: a short comparison has a network too."""
+_TELLING_SECONDS, _MOST_SLOWNESS = 0.5, 8.0  # how long work takes before it says how busy the machine is
 _MULTIPLES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9}
 
 
@@ -85,7 +86,8 @@ class TimeBudget:
 
     A network gets its share of what is left when its turn comes, less the time to measure the networks and their
     mixture; if its turn comes too late, it is not trained. How long it takes to measure one is not known before the
-    first is measured: `each` is a guess, which every network that was measured corrects.
+    first is measured: `each` is a guess for a quiet machine, taken times the share of the processor that other work
+    left to the models that were counted before. Every network that was measured corrects it.
     """
 
     minutes: float | None
@@ -97,7 +99,10 @@ class TimeBudget:
     trainings: int = 1
     """How often each network is trained."""
     began: float = field(default_factory=time.perf_counter)
+    computed: float = field(default_factory=time.process_time)
+    """The processor's seconds at the beginning."""
     _measured: list[float] = field(default_factory=list)
+    _guess: float | None = None
 
     def within(self, entry: LadderEntry, waiting: Sequence[LadderEntry]) -> LadderEntry:
         """Return the entry with the minutes of each training; `waiting` are the entries after it.
@@ -112,10 +117,17 @@ class TimeBudget:
             raise ModelError(
                 f"the {self.minutes:g} minutes were over before its turn: give the comparison more, or fewer models"
             )
-        expected = sum([self.each, *self._measured]) / (1 + len(self._measured))
+        if self._guess is None:
+            self._guess = self.each * self._slowness()
+        expected = sum([self._guess, *self._measured]) / (1 + len(self._measured))
         left -= expected * (len(networks) + _MIXING)
         seconds = max(_LEAST_SECONDS, left * entry.share / sum(one.share for one in networks) / self.trainings)
         return replace(entry, settings={**entry.settings, "minutes": round(seconds / 60, 4)})
+
+    def _slowness(self) -> float:
+        """Return how many times as long as on a quiet machine the work so far took."""
+        passed, computed = time.perf_counter() - self.began, time.process_time() - self.computed
+        return 1.0 if passed < _TELLING_SECONDS else min(_MOST_SLOWNESS, max(1.0, passed / max(computed, 1e-9)))
 
     def took(self, entry: LadderEntry, seconds: float) -> None:
         """Note how long an entry took in all, to plan for the next ones."""

@@ -161,20 +161,19 @@ class Autotune:
         )
 
     def _validated_per_second(self, mode: Mode) -> float:
-        """Return the tokens that a validation reads in a second, from its first steps."""
+        """Return the tokens that a validation reads in a second, from its first steps: few if they are slow."""
         assert self.valid is not None
-        layout, targets = self.valid.layout, 0
-        epoch = layout.epoch(None)
-        steps = 0
-        while steps < len(epoch) and targets < _TIMED_VALIDATION_TOKENS:
-            targets += epoch[steps].targets
-            steps += 1
+        layout, steps, targets, seconds = self.valid.layout, 1, 0, 0.0
         with self.engine.trial(mode) as trial, trial.measuring():
             trial.mean_nats(self.valid, 1)  # the first call allocates memory
             trial.wait()
-            began = time.perf_counter()
-            trial.mean_nats(self.valid, steps)
-            rate = self.team.agree(targets / max(1e-9, time.perf_counter() - began))
+            while seconds <= self._enough and targets < _TIMED_VALIDATION_TOKENS and steps <= layout.count(None):
+                targets = sum(step.targets for step in layout.validation(steps))
+                began = time.perf_counter()
+                trial.mean_nats(self.valid, steps)
+                seconds = self.team.agree(time.perf_counter() - began)
+                steps *= 2
+        rate = targets / max(1e-9, seconds)
         self.note({"validation_tokens_per_second": round(rate)})
         return rate
 
@@ -187,9 +186,7 @@ class Autotune:
 
     def seconds(self, mode: Mode, at_most: int = _TIMED_STEPS, warm: int = 1) -> float:
         """Return the mean seconds of a step; `warm` steps, which allocate memory and compile code, do not count."""
-        enough = _TIMED_SECONDS
-        if self.settings.minutes is not None:
-            enough = min(enough, _TIMED_SHARE * 60 * self.settings.minutes)
+        enough = self._enough
         epoch, first, began = self.train.layout.epoch(0), warm if mode.recorded else warm - 1, 0.0
         with self.engine.trial(mode) as trial:
             for number in range(1 + first + at_most):
@@ -205,6 +202,13 @@ class Autotune:
                     break
             trial.wait()
             return self.team.agree((time.perf_counter() - began) / (number - first))
+
+    @property
+    def _enough(self) -> float:
+        """The seconds after which a timing ends."""
+        if self.settings.minutes is None:
+            return _TIMED_SECONDS
+        return min(_TIMED_SECONDS, _TIMED_SHARE * 60 * self.settings.minutes)
 
     def expected(self, mode: Mode) -> float:
         """Return about how many seconds the run takes."""
