@@ -290,6 +290,9 @@ def test_two_comparisons_side_by_side(made: Path, ladder: Path) -> None:
     assert rows[first["name"]]["ratios"]["training_seconds"] == pytest.approx(2)
     assert rows["another"]["loss"][0] is rows["another"]["difference"] is None
     assert [one["what"] for one in found["conditions"] if not one["is_same"]] == ["minutes"]
+    assert "minutes differ (" in report.html
+    notes = [one.note for one in read_comparison(made).results if one.note]  # type: ignore[union-attr]
+    assert notes and all(f'<span class="small">{text(note)}</span>' in report.html for note in notes)
     assert f"Of {len(finite) - 1} models in both: 1 better in " in found["answer"]
 
 

@@ -39,7 +39,8 @@ def run_folder(folder: Path, steps: int = 30) -> Path:
             speeds = {"learning_rate": 0.01 / step, "tokens_per_second": 900.0 + step, "mfu": None}
             file.write(json.dumps({"what": "steps", **figures, **speeds}) + "\n")
             if step % 10 == 0:
-                file.write(json.dumps({"what": "validation", "step": step, "validation_loss": loss + 0.2}) + "\n")
+                valid = {"step": step, "loss": 2 * loss, "validation_loss": loss + 0.2}  # since the last validation
+                file.write(json.dumps({"what": "validation", **valid}) + "\n")
                 file.write(json.dumps({"what": "sample", "step": step, "text": f"<i> {step}"}) + "\n")
         file.write('{"what": "steps", "st')  # cut short
     return folder
@@ -47,8 +48,10 @@ def run_folder(folder: Path, steps: int = 30) -> Path:
 
 def test_losses_are_in_bits_and_every_validation_is_there(tmp_path: Path) -> None:
     record = run_details(run_folder(tmp_path / "model.run"))
-    assert (record.kind, record.settings["hidden"], record.measurements) == ("lstm", 64, 33)
+    assert (record.kind, record.settings["hidden"], record.measurements) == ("lstm", 64, 30)
+    assert [point["step"] for point in record.points] == [*range(1, 31)]
     assert record.points[0]["loss"] == pytest.approx(6 / 1.1 / math.log(2))
+    assert record.points[9]["loss"] == pytest.approx(6 / 2 / math.log(2))  # one curve of one mean
     assert record.summary["best_validation_loss"] == pytest.approx((6 / 4 + 0.2) / math.log(2))
     assert record.summary["step"] == 30
     assert not record.is_going_on
@@ -74,7 +77,7 @@ def test_what_was_chosen_and_why(tmp_path: Path) -> None:
 
 def test_of_a_long_run_some_points_are_kept(tmp_path: Path) -> None:
     record = run_details(run_folder(tmp_path / "model.run", 3 * MOST_POINTS))
-    assert record.measurements == 3 * MOST_POINTS * 11 // 10
+    assert record.measurements == 3 * MOST_POINTS
     valid = [point for point in record.points if "validation_loss" in point]
     assert len(valid) == 3 * MOST_POINTS // 10
     assert len(record.points) <= MOST_POINTS + len(valid) + 1

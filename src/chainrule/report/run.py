@@ -117,12 +117,17 @@ def _chosen(kind: str, given: dict[str, Any], complete: dict[str, Any]) -> dict[
 
 def points_of(records: Iterable[dict[str, Any]]) -> list[dict[str, float]]:
     """Return the figures of the measurements that have a step, with losses in bits per token."""
-    points = []
+    points: list[dict[str, float]] = []
     for record in records:
         if isinstance(record.get("step"), int):
             numbers = {key: one for key in _KEPT if isinstance(one := record.get(key), int | float)}
             finite = {key: one for key, one in numbers.items() if math.isfinite(one)}
-            points.append({"step": record["step"], **finite, **losses_in_bits(finite)})
+            found = {"step": record["step"], **finite, **losses_in_bits(finite)}
+            if points and points[-1]["step"] == found["step"] and "loss" in points[-1]:
+                # a validation has the mean loss since the one before, and the curve that since the last reading
+                points[-1] = {**found, **points[-1]}
+            else:
+                points.append(found)
     return points
 
 
