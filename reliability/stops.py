@@ -58,7 +58,7 @@ def stop_once(folder: Path, words: list[str], number: signal.Signals, chance: fl
         return "at the start", None
     outcome = "finished" if process.returncode == 0 else "stopped"
     if process.returncode not in (0, CODES[number]):
-        return outcome, f"exit code {process.returncode}: {told[-300:]}"
+        return outcome, f"exit code {process.returncode}: {told[:300]} ... {told[-300:]}"
     if "Traceback" in told and process.returncode == 0:
         return outcome, f"swallowed: {told[-300:]}"
     if any(scratch.iterdir()):
