@@ -185,7 +185,12 @@ def test_the_first_network_does_not_pay_for_what_torch_loads(
     monkeypatch.setattr(devices, "import_module", loaded.append)
     began = budgets.time.perf_counter
     monkeypatch.setattr(budgets.time, "perf_counter", lambda: (loaded.append("the clock"), began())[1])
-    compared(ladder, tmp_path / "out", kinds=["ngram"])
+    compared(ladder, tmp_path / "counted", kinds=["ngram"])
+    assert set(loaded) == {"the clock"}
+    loaded.clear()
+    network = {"kind": "elman", "settings": {"engine": "torch", "batch": 64, "steps": 1}}
+    ladder.write_text(json.dumps({"model": [network]}), encoding="utf-8")
+    compared(ladder, tmp_path / "network")
     assert loaded[:2] == ["torch._dynamo", "the clock"]
 
 

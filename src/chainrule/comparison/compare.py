@@ -32,14 +32,14 @@ from chainrule.comparison.results import (
 )
 from chainrule.comparison.surprisals import SURPRISALS, read_sizes, read_surprisals, write_text
 from chainrule.contract.data import TrainingData
-from chainrule.contract.kinds import HeldOut, LadderEntry
+from chainrule.contract.kinds import HeldOut, LadderEntry, is_for_accelerators
 from chainrule.contract.lm import Context
 from chainrule.errors import ChainruleError, FolderError
 from chainrule.evaluation.intervals import FEWEST, among, drawn_bits_per_byte, drawn_means, middle_of, per_document
 from chainrule.folder import MANIFEST, to_json
 from chainrule.runs.prepare import TokenizerChoice, split_off
 from chainrule.runs.train import Given, as_examples, encode_examples, lines_of
-from chainrule.system.devices import choose_device, load_torch_whole
+from chainrule.system.devices import choose_device, has_torch, load_torch_whole
 from chainrule.system.disk import holding, remove_folder, scratch_folder, sweep
 from chainrule.system.parallel import cores
 from chainrule.system.progress import Gathered, Progress, Reports, as_progress
@@ -117,7 +117,8 @@ def compare(
     if any(entry.tokenizer is not None for _, entry in entries) and (curve or not is_of_text):
         raise ChainruleError("tokenizers of models are for models of text without learning curves: leave them out")
     _check_trainable(entries, device)
-    load_torch_whole()
+    if has_torch() and any(is_for_accelerators(kind, entry.settings) for kind, entry in entries):
+        load_torch_whole()
     on_parts = curve_jobs(entries) if curve else []
     earlier = _check_destination(out, overwrite)
     with holding(out), scratch_folder() as scratch:

@@ -38,12 +38,11 @@ def has_triton() -> bool:
 
 
 def load_torch_whole() -> None:
-    """Import what torch, if it is in use, would import at its first optimiser, which takes seconds.
+    """Import torch and what it would import at its first optimiser, which takes seconds.
 
     Of networks that share a time, the first would otherwise pay for all.
     """
-    if "torch" in sys.modules:
-        import_module("torch._dynamo")
+    import_module("torch._dynamo")
 
 
 def choose_device(name: str) -> str:
