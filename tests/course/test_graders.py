@@ -64,6 +64,20 @@ def test_numbers_may_be_rounded_and_counts_may_not() -> None:
     assert grade(..., answer="0") == ("not yet", "")
 
 
+def test_a_rounded_wrong_answer_gets_its_hint_too() -> None:
+    number = {"answer": "1 / 4", "wrong": [{"value": "1 / 6", "hint": "bigrams"}]}
+    assert grade(0.17, **number) == ("wrong", "bigrams")
+    assert grade(0.2, answer="2 / 5", wrong=number["wrong"]) == ("wrong", "0.2 is too small")  # 1/6? perhaps 1/5
+    assert grade(-1.38, answer="1 / 4") == (
+        "wrong",
+        "this is the logarithm of the answer",
+    )  # three digits of -1.386
+    values = {"answer": "[-0.353, 0.321, 0.032]", "wrong": [{"value": "[0.647, 0.321, 0.032]", "hint": "p alone"}]}
+    assert grade([0.65, 0.32, 0.03], **values) == ("wrong", "p alone")
+    near = {"answer": "0.1672", "wrong": [{"value": "1 / 6", "hint": "bigrams"}]}
+    assert grade(0.17, **near)[1].startswith("this is rounded too much")
+
+
 class Odd:
     """An answer that cannot be shown."""
 
@@ -88,7 +102,7 @@ def test_of_a_list_or_table_the_wrong_place_is_named_and_not_the_answer() -> Non
         "wrong",
         "the answer: the largest difference is 1 at entry 2 (counted from 0)",
     )
-    assert grade({"a": 0.5}, answer="{'a': 0.5, 'b': 0.5}") == ("wrong", "the answer: there is no 'b'")
+    assert grade({"a": 0.5}, answer="{'a': 0.5, 'b': 0.5}") == ("wrong", "the answer: there is no entry 'b'")
     assert grade({"a": 0.1, "b": 0.5}, answer="{'a': 0.5, 'b': 0.5}") == ("wrong", "the entry 'a' is wrong")
     assert grade({"a": 1, "b": 1}, answer="{'a': 1}") == ("wrong", "the answer: 'b' should not be there")
     assert grade("dogs", answer="'cats'") == ("wrong", "it is not 'dogs'")
@@ -137,6 +151,21 @@ def test_a_function_that_changes_its_input_is_told_so() -> None:
 
     state, said = grade(steps, **FUNCTION)[:2]
     assert state == "wrong" and "changes an argument: leave it as it was" in said
+
+
+def test_a_function_may_move_its_input_and_put_it_back() -> None:
+    """x + ε - 2ε + ε is x up to rounding: so do students write a finite difference."""
+
+    def slope(x: Any) -> float:
+        x += 1e-5
+        up = x.sum()
+        x -= 2e-5
+        down = x.sum()
+        x += 1e-5
+        return float((up - down) / 2e-5)
+
+    spec = {"kind": "function", "code": "def slope(x): ...", "reference": "lambda x: float(x.size)"}
+    assert grade(slope, **spec, inputs="rng.normal(size=3)")[0] == "right"
 
 
 MODULE = {

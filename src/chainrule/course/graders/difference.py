@@ -60,7 +60,7 @@ def _of_tables(found: Any, expected: Mapping[Any, Any], tolerance: float, name: 
         return f"{name}: expected a dict, found {type(found).__name__}"
     for key, value in expected.items():
         if key not in found:
-            return f"{name}: there is no {show(key)}"
+            return f"{name}: there is no entry {show(key)}"
         if said := difference(found[key], value, tolerance, str(key)):
             return said
     extra = [key for key, value in found.items() if key not in expected and value]

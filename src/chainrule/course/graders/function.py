@@ -13,6 +13,7 @@ from chainrule.course.graders.difference import difference, show
 from chainrule.course.graders.grader import CodeGrader, Verdict, close
 
 _LONGEST_INPUT = 60
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,4 +79,5 @@ def _call(name: str, case: tuple[Any, ...]) -> str:
 
 
 def _is_changed(after: Any, before: Any) -> bool:
-    return isinstance(before, np.ndarray) and not np.array_equal(after, before)
+    # x += eps and then x -= eps leaves an error of rounding, which is no fault
+    return isinstance(before, np.ndarray) and bool(difference(after, before, _ROUNDING))

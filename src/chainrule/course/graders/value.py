@@ -62,7 +62,9 @@ class Value(Grader):
         if not said:
             return Verdict("right")
         return self.wrong_verdict(
-            lambda known: not self._difference(answer, known), self._without_answer(answer, right, said)
+            lambda known: not self._difference(answer, known),
+            self._without_answer(answer, right, said),
+            None if _is_rounded(answer, right) else lambda known: _is_rounding(answer, known),
         )
 
     def _difference(self, answer: Any, value: Any) -> str:
@@ -73,7 +75,7 @@ class Value(Grader):
         """Say what is wrong, and not what would be right."""
         if is_number(right) and is_number(answer):
             for slip, of in _SLIPS.items():
-                if right and math.isclose(float(answer), of(float(right)), rel_tol=1e-3):
+                if right and math.isclose(float(answer), of(float(right)), rel_tol=self.tolerance):
                     return slip
             if math.isnan(answer):
                 return "nan is no number"
@@ -103,6 +105,11 @@ class Value(Grader):
 def _is_whole(value: Any) -> bool:
     """Return True for a whole number, or a list of them."""
     return isinstance(value, int) or (isinstance(value, list) and all(isinstance(one, int) for one in value))
+
+
+def _is_rounding(answer: Any, known: Any) -> bool:
+    """Return True for a known wrong answer with few digits, but enough of them to be no other one."""
+    return _is_rounded(answer, known) and not difference(answer, known, _CLOSE)
 
 
 def _is_rounded(answer: Any, right: Any) -> bool:
