@@ -68,7 +68,7 @@ def lessons(every: Iterable[Lecture]) -> str:
     all_rows = [row for lecture in every for row in lecture.rows]
     cells = []
     for number, path in lesson_paths().items():
-        taught = ", ".join(row.row for row in all_rows if str(row.lesson) == str(number))
+        taught = ", ".join(row.row for row in all_rows if row.lesson == number)
         one = Lesson(path)
         cells.append([str(number), f"[{one.title}]({relative(path)})", one.time, str(len(one.exercises)), taught])
     return "## Lessons\n\n" + table(["lesson", "title", "time", "exercises", "items"], cells)
@@ -95,10 +95,9 @@ def shown_by(row: Row, lecture: Lecture) -> str:
     return f"[{Path(path).name}]({relative(ROOT / path)})" if path.startswith(LINKED) else code(path)
 
 
-def lesson_link(number: int | str) -> str:
-    """Return the number of a lesson, with a link if it exists."""
-    path = lesson_paths().get(int(number)) if str(number).isdigit() else None
-    return str(number) if path is None else f"[{number}]({relative(path)})"
+def lesson_link(number: int) -> str:
+    """Return the number of a lesson as a link."""
+    return f"[{number}]({relative(lesson_paths()[number])})"
 
 
 def relative(path: Path) -> str:

@@ -164,7 +164,7 @@ def test_cells_of_the_lectures_have_no_markup_of_their_own() -> None:
     update = runpy.run_path(str(ROOT / "docs" / "update_lectures.py"))
     assert update["plain"]("<s> 2 * 3, `<s> * $`") == r"\<s> 2 \* 3, `<s> * $`"
     assert update["table"](["a"], [["p(x | y)\nis 1"]]) == "| a |\n| --- |\n| p(x \\| y) is 1 |\n\n"
-    row = Row("2.1", "", "", command="chainrule kinds\nchainrule tokenize '`'")
+    row = Row("2.1", "", "", command="chainrule kinds\nchainrule tokenize '`'", shows=["x"])
     lecture = Lecture("002", "", [row], {}, {})
     assert update["shown_by"](row, lecture) == "`chainrule kinds`, then `` chainrule tokenize '`' ``"
     assert update["shown_by"](Row("2.2", "", "", python="1 == 1"), lecture) == "[code](../tests/lectures/002.toml)"

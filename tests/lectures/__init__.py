@@ -49,12 +49,14 @@ class Row:
     """A file of the project, and after a colon the words that it has to contain."""
     shows: list[str] = field(default_factory=list)
     number: str = ""
-    lesson: int | str = ""
+    lesson: int = 0
     differs: str = ""
 
     def __post_init__(self) -> None:
         if sum(map(bool, (self.command, self.python, self.prose))) != 1:
             raise ValueError(f"row {self.row} needs a command, python or prose")
+        if not self.shows and not self.prose and not _has_condition(self.python):
+            raise ValueError(f"row {self.row} cannot fail: it needs `shows`, or python that ends with a condition")
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,12 @@ def run(line: str) -> str:
         finally:
             os.environ.pop("COLUMNS") if before is None else os.environ.update(COLUMNS=before)
     return out.getvalue()
+
+
+def _has_condition(source: str) -> bool:
+    """Return True for code whose last line is a condition, which `print` is not."""
+    last = ast.parse(source).body[-1:]
+    return bool(last) and isinstance(last[0], ast.Expr) and not ast.unparse(last[0]).startswith("print(")
 
 
 def _run_python(source: str) -> str:
