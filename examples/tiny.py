@@ -143,9 +143,9 @@ def load(path):
 
 # 3. COUNTING. There are too many texts to count how often each occurred. An n-gram model looks at the last N-1
 # tokens only, the context h, and counts what followed: c(h w) / c(h). Most of what can follow was never seen, and a
-# single zero makes a whole text impossible. Add-k counts every token k times more than it was seen, as if all were
-# alike. Kneser-Ney takes a discount D from each count and gives what it took to the shorter context h', h without
-# its first token. There it counts the different tokens before: "Francisco" is frequent, but follows one word.
+# single zero makes a whole text impossible. Add-k adds k to every count, as if all tokens were alike. Kneser-Ney
+# takes a discount D from each count and gives what it took to the shorter context h', h without its first token.
+# There a token counts once for each different token before it: "Francisco" is frequent, but follows one word.
 class Ngram(LanguageModel):  # interpolated Kneser-Ney; add-k if there is a k
     def __init__(self, tokenizer, order=5, k=None):
         super().__init__(tokenizer, order=order, k=k)
@@ -194,8 +194,8 @@ class Ngram(LanguageModel):  # interpolated Kneser-Ney; add-k if there is a k
 
 
 # 4. THE TAPE. Counts know nothing of a context that they never saw, even if it is nearly one that they did. A
-# network computes p from numbers that it learns, so that similar contexts get similar probabilities. To learn it
-# needs the slope of the loss by each number. A tape records every operation with its own small derivative. Read
+# network computes p from numbers that it learns, so that similar contexts get similar probabilities. To learn,
+# it needs the slope of the loss by each number. A tape records every operation with its own small derivative. Read
 # backwards, by the chain rule of calculus, dL/dx = dL/dy · dy/dx, it gives all slopes for the price of about two
 # more passes.
 TAPE = None  # while something is recorded, a list of steps back
@@ -360,7 +360,7 @@ class Feedforward(Network):
 # and keeps a state h, so that the same weights serve any length. In an Elman network every step multiplies the
 # state by U and squashes it. Back through many steps the gradient is a product of such factors: it vanishes or
 # explodes. The LSTM has a memory c, to which it only adds, and gates between 0 and 1 that decide what to forget
-# (f), to write (i) and to show (o). The GRU does with one state and two gates, reset (r) and update (z).
+# (f), to write (i) and to show (o). The GRU has one state and two gates, reset (r) and update (z).
 def elman(Wx, U, h):
     # h_t = tanh(W x_t + U h_{t-1} + b)
     return (tanh(Wx + h @ U),)
@@ -396,7 +396,7 @@ class Layer:  # a layer of H cells, which read x_1 ... x_T one after the other
         history = [state]
         for Wx in split(x @ self.W + self.b, x.value.shape[1], axis=1):  # W x_t + b needs no state: all t at once
             history.append(self.cell(Wx, self.U, *history[-1]))
-        last = np.arange(len(lengths_B)) * len(history) + lengths_B
+        last = np.arange(len(lengths_B)) * len(history) + lengths_B  # places in `every`, where rows are joined
         every = (concat(part, axis=1).reshape(-1, self.H) for part in zip(*history, strict=True))
         return concat([h for h, *_ in history[1:]], axis=1), [lookup(part, last[:, None]) for part in every]
 
