@@ -244,6 +244,23 @@ def test_a_model_keeps_the_laws_and_has_a_place_among_others() -> None:
     assert "probability 0" in grade(type("Sure", (Uniform,), first), **spec, beats="mine")[1]
 
 
+def unigrams(k: float) -> str:
+    return f"__import__('chainrule').train('ngram', texts, order=1, smoothing='add-k', k={k}, tokenizer='word')"
+
+
+def test_a_model_that_is_better_by_a_hair_is_not_better() -> None:
+    """Unigrams with another smoothing are still unigrams."""
+    spec = {"kind": "model", "code": "class M: ...", "train": "texts", "test": "texts", "beats": "unigrams"}
+    spec["peers"] = {"unigrams": unigrams(0.501)}
+    answer = eval(f"lambda texts: {unigrams(0.5)}")
+    state, said = grade(answer, **spec)
+    assert state == "wrong" and said.startswith(
+        "it keeps the laws, but is hardly better than unigrams (bits per byte"
+    )
+    known = [{"value": f"lambda texts: {unigrams(0.501)}", "hint": "unigrams again"}]
+    assert grade(answer, **spec, wrong=known) == ("wrong", "unigrams again")
+
+
 def comparison(spread: float = 0.1, **losses: float) -> Comparison:
     """A comparison of models with these losses, whose differences have an interval four times `spread` wide."""
     results = [
