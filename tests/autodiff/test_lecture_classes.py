@@ -310,6 +310,25 @@ class TestWrongClasses:
             with pytest.raises(AutodiffError, match="Short: 1 gradients for 2 inputs: return one for each"):
                 tape_bwd()
 
+    @pytest.mark.parametrize(
+        ("methods", "message"),
+        [
+            ({"backward": lambda self, g: g}, r"has no forward: write forward\(self, a\)"),
+            ({"forward": lambda self, a: a}, r"has no backward: write backward\(self, g\)"),
+            ({"forward": lambda self, a: None}, "forward returned None; is there a return"),
+            (
+                {"forward": lambda self, a: a, "backward": lambda self, g: None},
+                "backward returned None; is there a return",
+            ),
+        ],
+    )
+    def test_a_method_or_a_return_that_is_missing(self, methods: dict[str, Any], message: str) -> None:
+        """A backward without a return would be a gradient of 0, which nobody notices."""
+        kind = type("Unfinished", (Module,), methods)
+        with Tape() as tape, pytest.raises(AutodiffError, match=f"Unfinished.*{message}"):
+            kind().apply_fwd(Parameter("x", np.ones(2)))
+            tape.backward(np.ones(2))
+
     def test_too_few_arguments(self) -> None:
         with Tape():
             net = Network(*OURS)

@@ -110,7 +110,7 @@ def test_questions_lie_within_one_bit_of_the_entropy(p: np.ndarray) -> None:
 def test_what_is_no_distribution_is_refused() -> None:
     with pytest.raises(SettingsError, match=r"sum to 0\.99"):
         entropy([0.7, 0.29])
-    with pytest.raises(SettingsError, match="at least 0"):
+    with pytest.raises(SettingsError, match=r"at least 0 and sum to 1: the smallest is -"):
         entropy([1.5, -0.5])
     with pytest.raises(SettingsError, match="same outcomes: 2 and 3"):
         cross_entropy([0.5, 0.5], [0.4, 0.4, 0.2])

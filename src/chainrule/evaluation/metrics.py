@@ -88,6 +88,8 @@ def distribution(values: Array) -> Array:
     sums = p.sum(axis=-1)
     if not bool((p >= 0).all()) or not bool((abs(sums - 1) <= _ROUNDING).all()):
         found = f"they sum to {float(sums):.6g}" if p.ndim == 1 else "some sums differ"
+        if bool((p < 0).any()):
+            found = f"the smallest is {float(p.min()):.6g}"
         raise SettingsError(f"probabilities should be at least 0 and sum to 1: {found}")
     return p
 

@@ -138,8 +138,11 @@ class Module(Node):
         if self.out_gradient is None:
             raise AutodiffError(f"{self.name}: backward, but no gradient has flowed in; start at the loss")
         self.stage = Stage.BACKWARD
+        self._check_has("backward", "g")
         is_short = self._backward_takes <= 1
         gradients = self.backward(self.out_gradient) if is_short else self._backward_of_all(self.out_gradient)
+        if gradients is None:
+            raise AutodiffError(f"{self.name}: backward returned None; is there a return?")
         if not isinstance(gradients, tuple):
             gradients = tuple(gradients) if isinstance(gradients, list) else (gradients,)
         if len(gradients) != len(self.in_modules):
@@ -259,13 +262,22 @@ class Module(Node):
             return
         raise AutodiffError(f"{self.name}: input {i}, {node.name}, {problem}")
 
+    def _check_has(self, method: str, argument: str) -> None:
+        if not hasattr(self, method):
+            raise AutodiffError(f"{self.name} has no {method}: write {method}(self, {argument})")
+
     def _computed(self, nodes: list[Node]) -> Array:
+        self._check_has("forward", "a")
         try:
-            return np.asarray(self.forward(*[node.out_tensor for node in nodes]))
+            value = self.forward(*[node.out_tensor for node in nodes])
+            array = np.asarray(value)
         except (IndexError, TypeError, ValueError) as error:
             # an error that the checks in `forward` do not cover, or a user's module without checks
             given = _shapes(nodes) or "nothing"
             raise AutodiffError(f"{self.name}: cannot compute anything of {given}: {error}") from error
+        if value is None:
+            raise AutodiffError(f"{self.name}: forward returned None; is there a return?")
+        return array
 
     def _share_type(self, nodes: list[Node]) -> np.dtype[Any] | None:
         """The floating-point type of the modules and parameters in `nodes`, or None if there are none.
