@@ -37,3 +37,8 @@ def test_what_is_wrong_is_found_before_any_training(fails: Fails, corpus: Path) 
     assert "min_count should be a whole number" in fails("sweep", "ngram", corpus, "--vary", "min_count=few")
     assert "--vary takes KEY=VALUE" in fails("sweep", "ngram", corpus, "--vary", "order")
     assert "take a kind that predicts text" in fails("sweep", "tagger", corpus, "--vary", "order=1")
+
+
+def test_a_name_may_be_written_as_the_option_is(run: Run, corpus: Path) -> None:
+    (row,) = run("sweep", "ngram", corpus, "--vary", "vocab-size=5", "--json").json
+    assert row["settings"] == {"vocab_size": "5"} and row["vocabulary"] == 8

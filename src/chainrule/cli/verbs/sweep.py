@@ -54,7 +54,8 @@ def sweep(kind: str, corpus: tuple[str, ...], vary: tuple[str, ...], as_json: bo
     found = sweep(
         the_kind,
         text,
-        {name: values.split(",") for name, values in split_words(vary).items()},
+        # vocab-size, too, as the option is written
+        {name.replace("-", "_"): values.split(",") for name, values in split_words(vary).items()},
         split_words(options["settings"]),
         held_out=held_out,
         tokenizer=texts.tokenizer_choice(options, "word"),
