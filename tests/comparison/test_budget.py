@@ -3,17 +3,19 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import chainrule as cr
 from chainrule.comparison import budget as budgets
+from chainrule.comparison import ladder as ladders
 from chainrule.comparison.budget import EqualBudget, TimeBudget
 from chainrule.comparison.results import Comparison, read_comparison
 from chainrule.comparison.surprisals import read_surprisals
 from chainrule.comparison.tables import comparison_parts
-from chainrule.contract.kinds import LadderEntry
+from chainrule.contract.kinds import LadderEntry, find_kind
 from chainrule.errors import ChainruleError, ModelError, SettingsError
 from chainrule.system.display import ResultTable
 
@@ -225,3 +227,20 @@ def test_a_model_may_have_tokens_of_its_own(tmp_path: Path) -> None:
     ladder.write_text(json.dumps([models[0] | {"vocab_size": 300}]), encoding="utf-8")
     with pytest.raises(ChainruleError, match="a tokenizer of its own"):
         compared(ladder, out)
+
+
+def test_a_training_that_only_waited_is_timed_again(
+    ladder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine the first training, which compiles loops, may take long, and yet it computes little."""
+    from chainrule.comparison import measured_training
+
+    now = iter(range(0, 100_000, 100))  # each look at the clock is 100 seconds later; the CPU did nothing
+    clock = SimpleNamespace(perf_counter=lambda: float(next(now)), process_time=lambda: 0.0)
+    monkeypatch.setattr(measured_training, "time", clock)
+    trained: list[object] = []
+    ngram = find_kind("ngram")
+    counted = replace(ngram, train=lambda settings, data: trained.append(data) or ngram.train(settings, data))
+    monkeypatch.setattr(ladders, "find_kind", lambda name: counted if name == "ngram" else find_kind(name))
+    compared(ladder, tmp_path / "out", kinds=["ngram"])
+    assert len(trained) == 2
