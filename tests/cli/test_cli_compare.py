@@ -99,6 +99,8 @@ def test_the_table_has_a_row_per_model_and_samples(run: Run, corpus: Path, tmp_p
         assert len(re.findall(rf"^{re.escape(name)} +", table, flags=re.MULTILINE)) == 1, name
     assert "bits/byte" in ran.out
     assert ran.out.partition("\nTake ")[0].count("5-gram, jelinek-mercer") == 2
+    command = ran.out.partition("\nTry: chainrule ")[2].partition("\n")[0].split()
+    assert command[0] == "generate" and run(*command).out.count("\n") == 5
     assert str(tmp_path / "ladder") in ran.out
 
 

@@ -230,3 +230,18 @@ def test_figures_tell_loops_from_varied_text(run: Run, stream_model: Path) -> No
     table = run("generate", stream_model, "-n", "3", *length).out
     assert f"{drawn['self_bleu']:.1f}" in table.splitlines()[-1]
     assert f"{drawn['loops']:.1%}" in table.splitlines()[-1]
+
+
+def test_texts_that_end_at_once_are_explained(run: Run, tmp_path: Path) -> None:
+    cr.train("ngram", ["ROMEO:", "", "", "", "Ay me"] * 20, order=3, tokenizer="word").save(tmp_path / "lm")
+
+    def note(*options: object) -> str:
+        return run("generate", tmp_path / "lm", "--strategy", "greedy", *options).err
+
+    a_line = "a line of the training text ends where the prompt does: give another --prompt, or another --seed"
+    assert note("--prompt", "ROMEO:") == f"note: the text ended at once, as {a_line}\n"
+    assert note("--prompt", "ROMEO:", "--max-tokens", 0) == ""
+    assert note("--prompt", "Ay m") == ""
+    assert "each text ended at once, as empty lines do: give --prompt" in note(
+        "--strategy", "sample", "-n", 2, "--top-k", 1
+    )

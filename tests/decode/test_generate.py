@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -175,6 +176,9 @@ def test_log_probs_are_the_models_own_whatever_the_strategy(toy: cr.LanguageMode
 
 
 def test_wrong_types_of_arguments_are_refused(toy: cr.LanguageModel) -> None:
+    for prompt in (5, Path("prompt.txt")):
+        with pytest.raises(DecodingError, match=r"a prompt is text \(str\), not "):
+            cr.generate(toy, prompt)
     with pytest.raises(DecodingError, match="a strategy is a value such as Greedy"):
         cr.generate(toy, "i", "greedy")
     with pytest.raises(DecodingError, match="prompts should be a list"):

@@ -12,7 +12,7 @@ from test_healing import LOG, TOKENIZERS, Short, by_brute_force
 import chainrule as cr
 from chainrule.arrays import Array
 from chainrule.contract.lm import State
-from chainrule.decode.suggest import next_tokens
+from chainrule.decode.suggest import NextToken, next_tokens
 from chainrule.errors import DecodingError, ModelError
 from chainrule.ngram.ngram_model import NgramModel, NgramState
 
@@ -169,3 +169,10 @@ def test_a_model_that_gives_nan_is_an_error() -> None:
         broken = NotANumber(cr.train("ngram", cr.Corpus.from_text(LOG), order=2, tokenizer=name))
         with pytest.raises(ModelError, match="NaN"):
             cr.suggest(broken, "")
+
+
+def test_figures_show_four_digits() -> None:
+    assert repr(cr.decode.Suggestion("none", "one", 0.6557140946388245)) == (
+        "Suggestion(word='none', completion='one', probability=0.6557)"
+    )
+    assert repr(NextToken(7, "n", 0.006557140946)) == "NextToken(id=7, adds='n', probability=0.006557)"

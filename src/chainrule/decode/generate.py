@@ -312,6 +312,8 @@ def prompt_ids(lm: LanguageModel, prompt: str) -> list[int]:
 
 def context_of(lm: LanguageModel, prompt: str) -> str:
     """The part of a prompt that a model reads: earlier lines are no context to a model of single lines."""
+    if not isinstance(prompt, str):
+        raise DecodingError(f"a prompt is text (str), not {prompt!r}")
     return prompt.rpartition("\n")[2] if lm.context == "line" else prompt
 
 

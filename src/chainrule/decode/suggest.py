@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -34,8 +34,17 @@ _SPACES = " \t\r\v\f\n"
 _NEGLIGIBLE = 1e-5  # a beginning that is so much less likely than the best is dropped
 
 
-@dataclass(frozen=True)
-class NextToken:
+class _ShortFigures:
+    """Shows floats by four digits."""
+
+    def __repr__(self) -> str:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        shown = (f"{name}={v:.4g}" if isinstance(v, float) else f"{name}={v!r}" for name, v in values.items())
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+@dataclass(frozen=True, repr=False)
+class NextToken(_ShortFigures):
     """A token that can come after a text."""
 
     id: int
@@ -44,8 +53,8 @@ class NextToken:
     probability: float
 
 
-@dataclass(frozen=True)
-class Suggestion:
+@dataclass(frozen=True, repr=False)
+class Suggestion(_ShortFigures):
     """A word that can come after a text."""
 
     word: str
@@ -90,7 +99,7 @@ def suggest(
     >>> import chainrule as cr
     >>> lm = cr.train("ngram", ["i love cats", "i love dogs"] * 3, order=2, tokenizer="word")
     >>> cr.suggest(lm, "i love c")
-    [Suggestion(word='cats', completion='ats', probability=1.0)]
+    [Suggestion(word='cats', completion='ats', probability=1)]
     """
     _check(lm, k, at_least)
     if not once:

@@ -166,5 +166,8 @@ def _print(comparison: Comparison, out: str) -> None:
         say(screen, f"\n{comparison.advice}")
     taken = pick(comparison) or comparison.best
     if taken is not None:
-        command = shlex.join(["chainrule", find_task(comparison.task).verb, str(Path(out, taken.folder))])
+        words = ["chainrule", find_task(comparison.task).verb, str(Path(out, taken.folder))]
+        # one line of a text may be empty, or a name alone
+        several = ["-n", "5"] if comparison.is_of_text and comparison.context == "line" else []
+        command = shlex.join(words + several)
         say(screen, f"\nTry: {command}")

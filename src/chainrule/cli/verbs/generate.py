@@ -88,7 +88,7 @@ def generate(folder: str, prompt: str, count: int, as_json: bool, drafts: tuple[
     how: Any = {name: options[name] for name in ("max_tokens", "seed", "heal")}
     how |= {"n": count, "draft": draft, "tally": tally}
     if not isinstance(strategy, cr.Beam) and not (as_json or is_chat or options["figures"]):
-        _print_pieces(stream_many(lm, prompt, strategy, **how), lm, prompt, count)
+        _print_pieces(stream_many(lm, prompt, strategy, **how), lm, prompt, count, options["max_tokens"])
     else:
         texts = (reply_many if is_chat else cr.generate_many)(lm, [prompt], strategy, **how)
         if as_json:
@@ -103,7 +103,7 @@ def generate(folder: str, prompt: str, count: int, as_json: bool, drafts: tuple[
                 echo(text.continuation)
         else:
             pieces = ((number, text.continuation) for number, text in enumerate(texts))
-            _print_pieces(pieces, lm, prompt, count)
+            _print_pieces(pieces, lm, prompt, count, options["max_tokens"])
         if options["figures"] and not as_json:
             echo()
             _print_figures(_figures(texts))
@@ -149,9 +149,11 @@ def _print_figures(found: dict[str, Any]) -> None:
     print_table(console(), headings, [[f"{found['texts']:,}", f"{found['words']:,}", *shares, bleu]])
 
 
-def _print_pieces(pieces: Iterator[tuple[int, str]], lm: cr.LanguageModel, prompt: str, count: int) -> None:
+def _print_pieces(
+    pieces: Iterator[tuple[int, str]], lm: cr.LanguageModel, prompt: str, count: int, max_tokens: int
+) -> None:
     """Print texts as their pieces come, each after the prompt; each piece appears at once, in a pipe too."""
-    last, is_empty = -1, not prompt.strip()
+    last, is_empty = -1, True
     for number, piece in pieces:
         if number > last:
             echo("\n" * (number > 0), nl=False)
@@ -161,5 +163,10 @@ def _print_pieces(pieces: Iterator[tuple[int, str]], lm: cr.LanguageModel, promp
         echo(piece, nl=False)
         last, is_empty = number, is_empty and not piece.strip()
     echo()
-    if is_empty:
-        terminal_progress().note("the text ended at once, as empty lines do: give --prompt, or another --seed")
+    if is_empty and max_tokens:
+        where = "a line of the training text ends where the prompt does" if prompt.strip() else "empty lines do"
+        which, other = (
+            "the text" if count == 1 else "each text",
+            "another --prompt" if prompt.strip() else "--prompt",
+        )
+        terminal_progress().note(f"{which} ended at once, as {where}: give {other}, or another --seed")
