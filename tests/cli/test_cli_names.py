@@ -144,6 +144,12 @@ def test_minutes_are_short_for_the_setting(run: Run, fails: Fails, corpus: Path,
         ),
         (["train", "ngram", "--tokenizer", "word", "c", "-n", "3"], "order is a setting, --set order=3 (see"),
         (["resume", "m.run", "--minutes", "3"], "minutes is a setting, --set minutes=3 (see"),
+        (
+            ["explain", "m", "a b", "--device", "auto"],
+            "No such option '--device': this verb computes on the CPU (see",
+        ),
+        (["generate", "m", "--gpu"], "use --device (see"),
+        (["anomalies", "m", "app.log", "--mask"], "the model decides, by chainrule train --mask or --no-mask (see"),
     ],
 )
 def test_a_setting_that_is_given_as_an_option(fails: Fails, words: list[str], hint: str) -> None:

@@ -24,6 +24,13 @@ def test_a_row_for_each_combination(run: Run, corpus: Path, held_out: Path) -> N
     assert "compare only within a vocabulary" in shown
 
 
+def test_models_are_trained_on_the_device(run: Run, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chainrule.comparison.sweep.choose_device", lambda name: f"{name} was chosen")
+    words = ["sweep", "lstm", corpus, "--set", "steps=1", "--vary", "hidden=4"]
+    assert "'auto was chosen'" in run(*words).err
+    assert "'cuda was chosen'" in run(*words, "--device", "cuda").err
+
+
 def test_without_held_out_text_a_tenth_is_held_out(run: Run, corpus: Path) -> None:
     (row,) = run("sweep", "ngram", corpus, "--vary", "order=2", "--json").json
     assert 0 < row["tokens"] < 30  # of 153

@@ -379,6 +379,8 @@ def test_what_is_refused_is_one_line(
         "correct", tmp_path / "char", "a b"
     )
     assert "--keep" in fails("correct", folder, "a b", "--keep", "1")
+    assert "one model corrects a text; several are measured" in fails("correct", folder, folder, "a b")
+    assert "a text of several words goes in quotes" in fails("correct", folder, "a", "b")
     assert "No such file" in fails("correct", folder, "a b", "--errors", tmp_path / "none.txt")
     (tmp_path / "empty").mkdir()
     assert "empty" in fails("correct", tmp_path / "empty", "a b")

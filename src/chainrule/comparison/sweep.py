@@ -14,6 +14,7 @@ from chainrule.errors import SettingsError
 from chainrule.evaluation.measure import Measured, caveats, evaluate
 from chainrule.runs.prepare import TokenizerChoice, split_off
 from chainrule.runs.train import train_kind
+from chainrule.system.devices import choose_device
 from chainrule.system.disk import scratch_folder
 from chainrule.system.display import Part, ResultTable
 from chainrule.system.progress import SILENT, Progress
@@ -48,6 +49,7 @@ def sweep(
     tokenizer: TokenizerChoice | None = None,
     context: Context = "line",
     seed: int = 0,
+    device: str = "auto",
     progress: Progress = SILENT,
 ) -> list[SweptModel]:
     """Train a model for each combination of the varied values, and measure it on held-out text, 10 % of the corpus.
@@ -57,7 +59,7 @@ def sweep(
     if both := sorted(varied.keys() & settings.keys()):
         raise SettingsError(f"{both[0]} is varied, and set too: leave out one of the two")
     combinations = [dict(zip(varied, values, strict=True)) for values in itertools.product(*varied.values())]
-    chosen = tokenizer or TokenizerChoice(kind.tokenizer)
+    chosen, device = tokenizer or TokenizerChoice(kind.tokenizer), choose_device(device)
     plans: list[tuple[dict[str, str], Any, TokenizerChoice]] = []
     for one in combinations:
         own = {name: value for name, value in one.items() if name not in OF_TOKENIZER}
@@ -69,7 +71,9 @@ def sweep(
     with scratch_folder() as folder, progress.task("training", len(plans), "models") as task:
         parts = split_off(corpus, {"held out": held_out}, _SHARES, folder, seed=seed)
         for one, parsed, choice in plans:
-            lm = train_kind(kind, parsed, parts["train"], tokenizer=choice, context=context, seed=seed)
+            lm = train_kind(
+                kind, parsed, parts["train"], tokenizer=choice, context=context, seed=seed, device=device
+            )
             found.append(SweptModel(one, lm.tokenizer.vocab_size, evaluate(lm, parts["held out"])))
             task.advance(1)
     return found

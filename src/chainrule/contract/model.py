@@ -85,7 +85,7 @@ class Model(ABC):
         if isinstance(model, cls):
             return model
         if not isinstance(model, Model):
-            raise ModelError(f"expected a model, not {model!r}: load one from its folder first")
+            raise ModelError(f"expected a model, not {model!r}: chainrule.load(FOLDER) returns one")
         raise ModelError(
             f"a model of the kind {model.kind} does not {cls.purpose}: chainrule.{model.verb} is for it"
         )

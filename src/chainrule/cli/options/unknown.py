@@ -35,6 +35,10 @@ _ALSO_CALLED = {
 }
 """The names of these options in other programs, with _ between words; the first that a verb has is meant."""
 
+_ON_CPU, _BY_MODEL = "this verb computes on the CPU", "the model decides, by chainrule train --mask or --no-mask"
+_NOT_HERE = {"device": _ON_CPU, "gpu": _ON_CPU, "cuda": _ON_CPU, "mask": _BY_MODEL, "no_mask": _BY_MODEL}
+"""What to say of options that other verbs have."""
+
 
 _VERBS_ALSO_CALLED = {
     "evaluate MODEL TEXT": ("perplexity", "ppl", "eval", "test", "measure", "entropy"),
@@ -70,6 +74,8 @@ def hint(error: click.NoSuchOption, arguments: list[str]) -> str | None:
     use = None if meant is None else f"use {meant}"
     if use is not None and "--set" not in options:
         return use
+    if use is None and name in _NOT_HERE:
+        return _NOT_HERE[name]
     return _as_setting(error.option_name, name, arguments) or use  # a verb that takes settings means one of them
 
 

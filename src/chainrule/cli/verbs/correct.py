@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -65,6 +66,7 @@ def correct(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) ->
     chainrule correct model "Teh cat sat on teh mat."
     chainrule correct unigram trigram --evaluate misspelled.txt --clean test.txt
     """
+    from chainrule.folder import MANIFEST
     from chainrule.tasks.spelling.channel import Channel, read_misspellings
     from chainrule.tasks.spelling.correct import Corrector
 
@@ -81,6 +83,8 @@ def correct(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) ->
         _measure(((folder, corrector(folder)) for folder in folders_and_text), evaluate, right, as_json)
         return
     folder, *given_texts = folders_and_text
+    if given_texts and Path(given_texts[0], MANIFEST).is_file():
+        raise click.UsageError("one model corrects a text; several are measured, by --evaluate or --clean")
     if len(given_texts) > 1:
         raise click.UsageError(f"Got unexpected extra arguments ({' '.join(given_texts[1:])})")
     text = given_texts[0] if given_texts else "-"

@@ -27,6 +27,7 @@ from chainrule.errors import SettingsError
 @texts.tokenizer_options("word")
 @texts.context_option()
 @opt.seed
+@opt.device
 @texts.corpus_options
 @opt.json
 def sweep(kind: str, corpus: tuple[str, ...], vary: tuple[str, ...], as_json: bool, **options: Any) -> None:
@@ -61,6 +62,7 @@ def sweep(kind: str, corpus: tuple[str, ...], vary: tuple[str, ...], as_json: bo
         tokenizer=texts.tokenizer_choice(options, "word"),
         context=options["context"],
         seed=options["seed"],
+        device=options["device"],
         progress=terminal_progress(),
     )
     emit(as_json, [one.to_json() for one in found], *sweep_parts(found), style="bold green")
