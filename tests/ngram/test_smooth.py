@@ -349,9 +349,10 @@ def test_fallbacks_are_noted_and_exact(smoothing: str, said: str, metric: str, v
 
 
 def test_many_lengths_are_named_by_the_first_and_the_last() -> None:
-    assert [_lengths(lengths) for lengths in ([2], [1, 3], [2, 3, 4])] == [
+    assert [_lengths(lengths) for lengths in ([2], [1, 3], [1, 2, 4], [2, 3, 4])] == [
         "2-grams",
         "1- and 3-grams",
+        "1-, 2- and 4-grams",
         "2- to 4-grams",
     ]
 

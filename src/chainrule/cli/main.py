@@ -149,6 +149,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             message = f"No such command '{verb[1]}': {meant}"
         elif "unexpected extra argument" in message and any("TEXT" in (one.metavar or "") for one in parameters):
             message = f"{message.rstrip('.')}: a text of several words goes in quotes"
+        elif "unexpected extra argument" in message and any("--prompt" in one.opts for one in parameters):
+            message = f'{message.rstrip(".")}: give a text as --prompt "TEXT"'
         _say(f"error: {message}{page}")
         sys.exit(2)
     except (KeyboardInterrupt, click.Abort):

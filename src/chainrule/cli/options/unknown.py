@@ -48,6 +48,7 @@ _VERBS_ALSO_CALLED = {
     "train KIND CORPUS": ("fit", "learn", "finetune", "ngram", "lstm", "transformer"),
     "convert MODEL FILE": ("export_arpa", "arpa"),
     "kinds": ("models", "list", "architectures"),
+    "--help": ("help", "man", "usage"),
     "correct MODEL TEXT": ("spell", "spellcheck", "spelling"),
 }
 """The names of these verbs in other programs."""
@@ -76,6 +77,8 @@ def hint(error: click.NoSuchOption, arguments: list[str]) -> str | None:
         return use
     if use is None and name in _NOT_HERE:
         return _NOT_HERE[name]
+    if name == "prompt" and command is not None and any("TEXT" in (one.metavar or "") for one in command.params):
+        return "give the TEXT itself, in quotes"
     return _as_setting(error.option_name, name, arguments) or use  # a verb that takes settings means one of them
 
 

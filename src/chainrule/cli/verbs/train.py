@@ -70,6 +70,7 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
 
     \b
     chainrule train ngram corpus.txt --set order=5 --out model
+    chainrule train lstm corpus.txt --minutes 5 --out model
     chainrule train seq2seq train.en train.de --held-out val.en --held-out val.de --out model
     chainrule train tagger train.conllu --held-out dev.conllu --out tagger
     chainrule train classifier reviews.jsonl --field text --label-field stars --out classifier

@@ -116,11 +116,12 @@ def _note_fallback(
 
 
 def _lengths(lengths: list[int]) -> str:
-    """Return the lengths as text, such as `4- to 20-grams` or `1- and 3-grams`."""
+    """Return the lengths as text, such as `4- to 20-grams` or `1-, 2- and 4-grams`."""
     first, last = lengths[0], lengths[-1]
     if len(lengths) > 2 and lengths == list(range(first, last + 1)):
         return f"{first}- to {last}-grams"
-    return " and ".join(f"{n}-" for n in lengths) + "grams"
+    *others, latest = (f"{n}-" for n in lengths)
+    return " and ".join([", ".join(others), latest] if others else [latest]) + "grams"
 
 
 def _for_each_length(
