@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -52,13 +54,16 @@ def test_the_wheel_works_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> 
     constraint = "--constraint", ROOT / "constraints.txt"
     command(binaries / "python", "-m", "pip", "install", "--quiet", *constraint, f"{wheel}[report]", cwd=tmp_path)
     run = binaries / "chainrule"
-    command(
-        run, "compare", "builtin:shakespeare", "--ladder", "quick", "--minutes", "1.5", "--out", "l", cwd=tmp_path
-    )
-    assert (tmp_path / "l" / "report.html").stat().st_size > 50_000
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").partition("## What it gives")[0]
+    words = [shlex.split(line)[1:] for line in readme.splitlines() if line.startswith("chainrule ")]
+    assert [verb for verb, *_ in words] == ["compare", "generate", "suggest"]
+    compared, generated, suggested = (command(run, *line, cwd=tmp_path) for line in words)
+    assert "mixture" in compared and "My lord, I" in generated and "probability" in suggested
+    assert (tmp_path / "ladder" / "report.html").stat().st_size > 50_000
+    (tour,) = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)
+    assert "bits/byte" in command(binaries / "python", "-c", tour, cwd=tmp_path)
+    assert (tmp_path / "shakespeare").is_dir()
     command(run, "train", "ngram", "--tokenizer", "word", "builtin:shakespeare", "--out", "model", cwd=tmp_path)
-    assert command(run, "generate", "model", "--prompt", "ROMEO", cwd=tmp_path).startswith("ROMEO")
-    assert "word" in command(run, "suggest", "model", "--prompt", "To be or n", cwd=tmp_path)
-    assert "bits" in command(run, "evaluate", "model", "l/lstm", "builtin:shakespeare", cwd=tmp_path)
-    command(run, "explain", "l/lstm", "--prompt", "to be or not", "--svg", "a.svg", cwd=tmp_path)
+    assert "bits" in command(run, "evaluate", "model", "ladder/lstm", "builtin:shakespeare", cwd=tmp_path)
+    command(run, "explain", "ladder/lstm", "--prompt", "to be or not", "--svg", "a.svg", cwd=tmp_path)
     assert (tmp_path / "a.svg").read_text().startswith("<svg")
