@@ -89,7 +89,7 @@ _ROWS = [
         "`train`, `tokenize` and `compare` get SIGTERM or SIGINT at a random moment.",
         "they end with the code of the signal, at once, and leave nothing in TMPDIR.",
         stops.run,
-        count=500,
+        count=150,
         small=2,
         controls=[Control("a stop has another exit code", [], 3)],
     ),

@@ -27,6 +27,8 @@ CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
 
 def run(trial: Trial) -> None:
     """Stop commands, each in turn."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; children would too
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     words = [f"word{i}" for i in range(3000)]
     lines = (" ".join(trial.random.choices(words, k=12)) for _ in range(20_000))
     with tempfile.TemporaryDirectory(prefix="trial-") as folder:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from chainrule.system.signals import Acknowledgement, Interrupts
+from chainrule.system.signals import Acknowledgement, Interrupts, Termination
 
 
 def busy(seconds: float) -> None:
@@ -63,3 +65,29 @@ def test_other_signals_are_not_acknowledged() -> None:
         signal.signal(signal.SIGUSR1, before)
     assert said == []
     assert signal.set_wakeup_fd(-1) == -1  # as it was
+
+
+def test_a_signal_during_an_import_ends_the_process_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exception there may be raised inside the initialisation of a library in C++, which aborts."""
+    (tmp_path / "slow_to_import.py").write_text("import signal\nsignal.raise_signal(signal.SIGTERM)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    codes: list[int] = []
+
+    def end(code: int) -> None:
+        codes.append(code)
+        raise ImportError("the process has ended")
+
+    termination = Termination(end)
+    try:
+        with pytest.raises(ImportError, match="has ended"):
+            importlib.import_module("slow_to_import")
+        assert codes == [143]
+        termination.received = None
+        with pytest.raises(SystemExit):
+            signal.raise_signal(signal.SIGTERM)  # outside of an import, blocks come to their ends
+        assert codes == [143]
+    finally:
+        termination.received = None
+        termination.end()

@@ -112,24 +112,40 @@ def completion(shell: str) -> None:
 def run_process() -> NoReturn:
     """Run the verb that the command line names, as a process of its own."""
     try:
-        main()
+        main(at_once=_stop_importing)
     except SystemExit as ending:
         if ending.code in EXIT_CODES:
-            from chainrule.system.disk.scratch import close_scratch_files
-
-            close_scratch_files()
-            end_process(int(ending.code))
+            _stop_at_once(int(ending.code))
         raise
 
 
-def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run a verb and exit; an error that the user can correct is one line on standard error and exit code 2."""
+def _stop_importing(code: int) -> NoReturn:
+    """End the process on a signal, while a module is imported."""
+    WAITING.end()
+    if code == EXIT_CODES[0]:
+        _say("stopped")
+    _stop_at_once(code)
+
+
+def _stop_at_once(code: int) -> NoReturn:
+    """End the process without the ends of the blocks that it is in."""
+    from chainrule.system.disk.scratch import close_scratch_files
+
+    close_scratch_files()
+    end_process(code)
+
+
+def main(arguments: list[str] | None = None, *, at_once: Callable[[int], object] | None = None) -> NoReturn:
+    """Run a verb and exit; an error that the user can correct is one line on standard error and exit code 2.
+
+    `at_once` ends the process on a signal that arrives while a module is imported.
+    """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     if debug:
         arguments.remove("--debug")
     _open_closed_streams()
-    termination, acknowledgement = Termination(), Acknowledgement(_say_stopping)
+    termination, acknowledgement = Termination(at_once), Acknowledgement(_say_stopping)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # an ∞ that an old terminal cannot show is no reason to stop

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 Result = TypeVar("Result")
 
@@ -48,7 +48,7 @@ def interruptible(work: Callable[[], Result]) -> Result:
     return results[0]
 
 
-def end_process(code: int) -> None:
+def end_process(code: int) -> NoReturn:
     """End the process at once, as after a signal, while threads of libraries may still work.
 
     At a normal end of Python such a thread could not return to it, and the C library would abort the process.
@@ -127,10 +127,14 @@ class Termination:
     Python drops an exception that is raised inside a destructor or a callback from C: it prints the exception, and
     the program goes on. So a timer checks twice a second whether the exception is being handled, by `finally` and
     `except` blocks that clean up, and raises it again if it is not.
+
+    A library in C++ that is being imported may abort the process if its initialisation raises; so `at_once`, which
+    ends the process, is called with the exit code in place of that, where it is given.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: Callable[[int], object] | None = None) -> None:
         self.received: int | None = None
+        self._at_once = at_once
         self._before: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():  # Python allows it only there
             self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._exit)
@@ -149,6 +153,8 @@ class Termination:
 
     def _exit(self, number: int, frame: FrameType | None) -> None:
         self.received = number
+        if self._at_once is not None and _is_importing(frame):
+            self._at_once(128 + number)
         if hasattr(signal, "setitimer") and signal.SIGALRM not in self._before:
             self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, lambda number, frame: self._raise())
             signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS, _AGAIN_SECONDS)
@@ -161,6 +167,15 @@ class Termination:
 
 def _exception(number: int) -> BaseException:
     return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Return True if a module is being imported in a frame, or in one that called it."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _is_exiting() -> bool:
