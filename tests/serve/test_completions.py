@@ -224,19 +224,37 @@ def test_what_is_not_offered_is_refused(client: openai.OpenAI) -> None:
         {"response_format": {"type": "json_object"}},
         {"functions": [{"name": "f", "parameters": {}}]},
         {"tools": [{"type": "function", "function": {"name": "f"}}]},
+        {"tool_choice": "required"},
+        {"function_call": {"name": "f"}},
         {"modalities": ["text", "audio"]},
+        {"web_search_options": {"search_context_size": "low"}},
     ):
         with pytest.raises(openai.BadRequestError, match="not offered"):
             client.chat.completions.create(model="lstm", messages=messages, **wrong)
+    schema = {"type": "object"}
+    for wrong in (
+        {"response_format": {"type": "json_object"}},
+        {"guided_json": schema},
+        {"structured_outputs": {"json": schema}},
+        {"json_schema": schema},
+        {"grammar": "root ::= [0-9]"},
+    ):
+        with pytest.raises(openai.BadRequestError, match="not offered"):
+            client.completions.create(model="lstm", prompt="the", extra_body=wrong)
     form = {"format": {"type": "json_schema", "name": "x", "schema": {}}}
-    for wrong in ({"text": form}, {"background": True}, {"previous_response_id": "resp_1"}):
+    for wrong in (
+        {"text": form},
+        {"background": True},
+        {"previous_response_id": "resp_1"},
+        {"prompt": {"id": "p"}},
+    ):
         with pytest.raises(openai.BadRequestError, match="not offered"):
             client.responses.create(model="lstm", input="the", **wrong)
     size = len(client.embeddings.create(model="lstm", input="the").data[0].embedding)
     with pytest.raises(openai.BadRequestError, match="dimensions"):
         client.embeddings.create(model="lstm", input="the", dimensions=size - 1)
     # what says nothing new is no reason to refuse
-    plain = {"response_format": {"type": "text"}, "modalities": ["text"], "max_tokens": 2}
+    plain = {"response_format": {"type": "text"}, "modalities": ["text"], "tool_choice": "auto", "max_tokens": 2}
     assert client.chat.completions.create(model="lstm", messages=messages, **plain).choices
     text = {"format": {"type": "text"}}
     assert client.responses.create(model="lstm", input="the", max_output_tokens=2, text=text).output

@@ -172,7 +172,7 @@ _SAFE = [
 
 _PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST",
-    "Access-Control-Allow-Headers": "Authorization, Content-Type",
+    "Access-Control-Allow-Headers": "Authorization, *",  # * stands for all but Authorization
     "Access-Control-Max-Age": "600",
 }
 _CLOSE = {"Connection": "close"}  # the rest of the request is not read

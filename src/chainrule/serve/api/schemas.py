@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
@@ -113,6 +113,38 @@ def _token(name: str, vocab_size: int) -> int:
     return int(name)
 
 
+class Writing(Sampling):
+    """A request for text; other things than text, and text of a certain form, are refused."""
+
+    response_format: Form | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_what_is_no_text(cls, given: Any) -> Any:
+        if isinstance(given, dict):
+            for name in _NO_TEXT:
+                if given.get(name):
+                    raise ValueError(f"{name} is not offered: these models write text")
+            for name in ("tool_choice", "function_call"):
+                if given.get(name) not in (None, "none", "auto"):
+                    raise ValueError(f"{name} other than 'none' is not offered: these models write text")
+        return given
+
+    @model_validator(mode="after")
+    def _check_format(self) -> Self:
+        _check_form("response_format", self.response_format)
+        return self
+
+
+_NO_TEXT = (
+    *("audio", "functions", "tools", "web_search_options"),
+    # the form of a text, as vLLM and the server of llama.cpp are asked for it
+    *("guided_choice", "guided_grammar", "guided_json", "guided_regex", "structured_outputs"),
+    *("grammar", "json_schema"),
+)
+"""Fields of requests for what is not offered."""
+
+
 class StreamOptions(BaseModel):
     """What a stream sends beside the text."""
 
@@ -122,7 +154,7 @@ class StreamOptions(BaseModel):
 Stop = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
-class Generation(Sampling):
+class Generation(Writing):
     """A request for texts."""
 
     n: Annotated[int, Field(ge=1, le=MOST_TEXTS)] | None = 1
@@ -201,16 +233,10 @@ class ChatRequest(Generation):
     max_completion_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] | None = None
     logprobs: bool | None = False
     top_logprobs: Annotated[int, Field(ge=0, le=MOST_ALTERNATIVES)] | None = None
-    tools: list[Any] | None = None
-    functions: list[Any] | None = None
-    response_format: Form | None = None
     modalities: list[str] | None = None
-    audio: dict[str, Any] | None = None
 
     @model_validator(mode="after")
     def _agree(self) -> ChatRequest:
-        self._refuse("tools", "functions", "audio")
-        _check_form("response_format", self.response_format)
         if self.modalities not in (None, [], ["text"]):
             raise ValueError("modalities other than text are not offered")
         if self.top_logprobs is not None and not self.logprobs:
@@ -218,14 +244,15 @@ class ChatRequest(Generation):
         return self
 
 
-class ResponseRequest(Sampling):
+class ResponseRequest(Writing):
     """The body of /v1/responses, of which text in and text out are offered."""
 
     input: Text | Annotated[list[Message], Field(min_length=1, max_length=256)]
     instructions: Text | None = None
     max_output_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] | None = None
     stream: bool | None = False
-    tools: list[Any] | None = None
+    prompt: Any = None
+    """A template that is kept by the server, which this one does not do."""
     previous_response_id: str | None = None
     conversation: Any = None
     background: bool | None = False
@@ -233,8 +260,10 @@ class ResponseRequest(Sampling):
 
     @model_validator(mode="after")
     def _agree(self) -> ResponseRequest:
-        self._refuse("tools", "background")
-        self._refuse("previous_response_id", "conversation", instead=": give the whole conversation as input")
+        self._refuse("background")
+        self._refuse(
+            "prompt", "previous_response_id", "conversation", instead=": give the whole conversation as input"
+        )
         _check_form("text.format", self.text.format if self.text else None)
         return self
 
