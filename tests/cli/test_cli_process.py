@@ -293,8 +293,9 @@ def test_text_goes_to_pipes_as_it_is_and_harms_no_terminal(model: Path, tmp_path
     text = "i love \x1b[31mcats\x1b[0m \x1b]0;title\x07 \x9b5n"
     (tmp_path / "text.txt").write_text(text + "\n")
     assert run_alone("correct", model, tmp_path / "text.txt").out == text + "\n"
-    words = "anomalies", model, tmp_path / "text.txt"
-    assert "\x1b]0;title\x07" in run_alone(*words).out
-    for shown in (on_terminal(200, "correct", model, tmp_path / "text.txt"), on_terminal(200, *words)):
+    for words in (("correct",), ("anomalies",), ("filter", "--keep", "1")):
+        verb = words[0], model, tmp_path / "text.txt", *words[1:]
+        assert "\x1b]0;title\x07" in run_alone(*verb).out
+        shown = on_terminal(200, *verb)
         assert "title" in shown
         assert not any(harm in shown for harm in ("\x07", "\x9b", "\x1b]", "\x1b[31m"))

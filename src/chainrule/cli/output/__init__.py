@@ -7,6 +7,7 @@ typing.py    a line that is typed, with suggestions below it
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import textwrap
@@ -15,7 +16,7 @@ from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 import click
 
@@ -62,6 +63,19 @@ def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
     stream = sys.stderr if err else sys.stdout
     # without color=True, click would take colour codes out of a text that goes to a pipe
     click.echo(neutral(text) if stream is not None and stream.isatty() else text, nl=nl, err=err, color=True)
+
+
+class _Terminal(io.RawIOBase):
+    """Takes whole texts as bytes and prints them by `echo`."""
+
+    def write(self, texts: Any) -> int:
+        echo(bytes(texts).decode("utf-8", "replace"), nl=False)
+        return len(texts)
+
+
+def binary_output() -> IO[bytes]:
+    """Return standard output for texts that are bytes; a terminal is shown them as `echo` shows a text."""
+    return cast("IO[bytes]", _Terminal() if sys.stdout.isatty() else sys.stdout.buffer)
 
 
 def echo_json(value: Any, *, err: bool = False) -> None:

@@ -11,7 +11,7 @@ import click
 import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options.texts import corpus_argument, corpus_options, note_terminal_input, open_corpus
-from chainrule.cli.output import WAITING, count, echo, echo_json, number, terminal_progress
+from chainrule.cli.output import WAITING, binary_output, count, echo, echo_json, number, terminal_progress
 
 
 @click.command("filter", short_help="Keep the documents of CORPUS that the model finds fluent.")
@@ -56,11 +56,12 @@ def filter_verb(folder: str, corpus: tuple[str, ...], as_json: bool, **options: 
     else:
         texts = open_corpus(options, *corpus)
         WAITING.end()
-        check_forms(texts, target or sys.stdout.buffer)
+        out = target or binary_output()
+        check_forms(texts, out)
         with opt.opened_workers(folder, options) as workers:
             how: Any = {name: options[name] for name in ("keep", "max_perplexity", "paragraphs")}
             how |= {"progress": terminal_progress(), "workers": workers}
-            filtered = cr.tasks.filter_corpus(lm, texts, target or sys.stdout.buffer, **how)
+            filtered = cr.tasks.filter_corpus(lm, texts, out, **how)
     sys.stdout.flush()
     _report(filtered, time.monotonic() - began, as_json=as_json, err=target is None)
 
@@ -77,7 +78,7 @@ def _filter_pipe(lm: cr.LanguageModel, options: dict[str, Any]) -> cr.tasks.Filt
     cleaning = Cleaning(options["encoding_errors"])
     how: Any = {name: options[name] for name in ("max_perplexity", "paragraphs")}
     how |= {"cleaning": cleaning, "name": "standard input"}
-    filtered = filter_stream(lm, standard_input(), sys.stdout.buffer, **how)
+    filtered = filter_stream(lm, standard_input(), binary_output(), **how)
     if cleaning.replaced:
         terminal_progress().note(f"standard input: not UTF-8, replaced by U+FFFD: {cleaning.replaced:,}")
     return filtered
