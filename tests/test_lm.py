@@ -9,8 +9,11 @@ import torch
 import chainrule as cr
 from chainrule.arrays import Array, batches, check_ids, to_numpy
 from chainrule.contract.lm import State, score_rows
+from chainrule.decode.tree import beam_picture
 from chainrule.errors import ModelError, TokenizerError
 from chainrule.evaluation.measure import evaluate
+from chainrule.tasks.games.shannon import guessing_game
+from chainrule.tasks.probes import probe
 
 TOY = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n")
 
@@ -45,6 +48,14 @@ def test_nan_is_an_error(broken: cr.LanguageModel) -> None:
         evaluate(broken, TOY)
     with pytest.raises(ModelError, match="NaN"):
         cr.generate(broken, "i")
+    with pytest.raises(ModelError, match="NaN"):
+        cr.mix([broken, broken], TOY)
+    with pytest.raises(ModelError, match="NaN"):
+        probe(broken, "gaps", longest=1, count=2)
+    with pytest.raises(ModelError, match="NaN"):
+        guessing_game(broken, ["i love cats and i love dogs"], lambda _: None, lambda _: None)
+    with pytest.raises(ModelError, match="NaN"):
+        beam_picture(broken, "i", 2, 1)
 
 
 def test_bfloat16_comes_over_as_float32() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import chainrule as cr
 from chainrule.contract import kinds
+from chainrule.errors import ModelError
 from chainrule.explanation.neighbours import neighbours
 
 from .running import Fails, Run
@@ -229,6 +230,14 @@ def test_the_nearest_tokens_are_those_of_the_table(run: Run, elman: Path) -> Non
 def test_a_model_without_a_table_has_no_near_tokens(fails: Fails, model: Path, elman: Path) -> None:
     assert "has no embedding table" in fails("inspect", model, "--near", "cats")
     assert "'zebra' is unknown to the model" in fails("inspect", elman, "--near", "zebra")
+
+
+def test_vectors_that_are_no_numbers_have_no_neighbours(elman: Path) -> None:
+    lm: Any = cr.load(elman)
+    vectors_VD = lm.token_vectors()
+    lm.token_vectors = lambda: vectors_VD * float("nan")
+    with pytest.raises(ModelError, match="NaN"):
+        neighbours(lm, "cats", 3)
 
 
 def test_a_batch_has_the_targets_under_the_inputs(run: Run, elman: Path, toy: Path) -> None:

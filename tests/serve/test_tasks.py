@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import numpy as np
@@ -108,6 +109,22 @@ def test_a_masked_model_embeds_texts(server: Running, models: dict[str, Path]) -
     features_TD = cr.to_numpy(model.features(np.asarray([[*ids, model.tokenizer.eos]])))[0][: len(ids)]
     mean_D = features_TD.mean(axis=0)
     np.testing.assert_allclose(vectors[0], mean_D / np.linalg.norm(mean_D), atol=1e-4)
+
+
+def test_vectors_and_probabilities_that_are_no_numbers_are_an_error(
+    models: dict[str, Path], folders: dict[str, Path], tmp_path: Path
+) -> None:
+    for folder in (models["filler"], folders["lstm"]):
+        broken: Any = cr.load(folder)
+        for weights in broken.network.parameters():
+            weights.data[:] = float("nan")
+        broken.save(tmp_path / folder.name)
+    asked = [("filler", "embeddings", {"input": "the"}), ("lstm", "embeddings", {"input": "the"})]
+    asked += [("lstm", "next", {"prompt": "the"}), ("lstm", "beam", {"prompt": "the"})]
+    with running([tmp_path / "filler", tmp_path / "lstm"]) as server:
+        for model, route, body in asked:
+            found = httpx2.post(f"{server.address}/v1/{route}", json={"model": model, **body}, timeout=60)
+            assert found.status_code == 400 and "gives NaN" in found.json()["error"]["message"]
 
 
 def test_a_text_with_too_many_gaps_is_refused(server: Running) -> None:

@@ -14,6 +14,7 @@ from tests.cli.conftest import fails, plain_terminal, run  # noqa: F401 (fixture
 from tests.cli.running import Fails, Run
 
 import chainrule as cr
+from chainrule.errors import CorpusError
 from chainrule.tasks.nbest.errors import WordErrorRates, word_errors
 from chainrule.tasks.nbest.lists import NbestList, read_lists, tuning_and_test
 from chainrule.tasks.nbest.weights import best_step, count_errors, envelope, tune
@@ -179,6 +180,10 @@ def test_lists_without_scores_have_their_order(lm: cr.LanguageModel, file: Path)
     lists = [NbestList(("cats love i", "i love cats", "you love cats"), {})]
     totals = cr.tasks.rerank(lm, lists, weights={"rank": 1}).totals
     assert totals[0].tolist() == [0, -1, -2]
+    records = json.loads(file.read_text())
+    records[0]["am_score"] = None
+    with pytest.raises(CorpusError, match='a field "am_score", which the first list does not have'):
+        cr.tasks.rerank(lm, written(file.with_name("half.json"), records))
 
 
 def test_a_model_that_does_not_help_is_left_out(run: Run, tmp_path: Path) -> None:  # noqa: F811

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.arrays import PAD, to_numpy
+from chainrule.arrays import PAD, refuse_nan, to_numpy
 from chainrule.contract.lm import LanguageModel, State
 from chainrule.decode.generate import context_of, end_of, prompt_ids
 from chainrule.decode.top import top_k
@@ -29,6 +29,7 @@ def grow_tree(
     live: list[tuple[dict[str, Any] | None, list[int]]] = [(None, [])]  # the last node of each, and its tokens
     for step in range(steps):
         log_probs_BV = to_numpy(lm.next_log_probs(state)).astype(np.float64)
+        refuse_nan(log_probs_BV)
         log_probs_BV[:, list(never)] = -math.inf
         values, tokens = map(to_numpy, top_k(log_probs_BV, min(width, log_probs_BV.shape[1])))
         found = []

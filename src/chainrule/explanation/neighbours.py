@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from chainrule.arrays import refuse_nan
 from chainrule.contract.model import Model
 from chainrule.errors import DiagnosisError
 from chainrule.explanation.reading import one_token
@@ -50,6 +51,7 @@ def neighbours(model: Model, text: str, top: int = TOP) -> tuple[Neighbour, list
     The text is one token, or one after a space, as subword tokenizers have words inside a text.
     """
     table_VD = table_of(model)
+    refuse_nan(table_VD)
     tokenizer = model.tokenizers[TEXT]
     token = _token(tokenizer, text)
     norms_V = np.linalg.norm(table_VD, axis=1)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from chainrule._version import __version__
-from chainrule.arrays import to_numpy
+from chainrule.arrays import refuse_nan, to_numpy
 from chainrule.contract.lm import LanguageModel, offered, predictions, score_sequences
 from chainrule.errors import ModelError
 from chainrule.mixtures.caches import Cache
@@ -200,6 +200,7 @@ def _tuned(
             columns_NK, values_N = even.columns(ids, *bounds)
         else:
             columns_NK, values_N = dynamic_columns(even, ids, *bounds, dynamic, task)
+    refuse_nan(columns_NK)
     if settings.form == "log-linear":
         with progress.task("tuning the exponents"):
             exponents_K, gain = _exponents(models, ids, bounds)

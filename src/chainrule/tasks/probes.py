@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from chainrule.arrays import to_numpy
+from chainrule.arrays import refuse_nan, to_numpy
 from chainrule.contract.kinds import load_content
 from chainrule.contract.lm import LanguageModel
 from chainrule.errors import CorpusError, ModelError
@@ -54,6 +54,7 @@ def probe(lm: LanguageModel, name: str, *, longest: int = LONGEST, count: int = 
         for numbers in rows.values():
             ids_BT = np.stack([encoded[number] for number in numbers]).astype(np.int64)
             log_probs_BV = to_numpy(lm.next_log_probs(lm.extend(lm.start(len(ids_BT)), ids_BT)))
+            refuse_nan(log_probs_BV)
             for number, log_probs_V in zip(numbers, log_probs_BV, strict=True):
                 right, wrong = (_known(lm, word, name) for word in (asked[number].right, asked[number].wrong))
                 differences[number] = log_probs_V[right] - log_probs_V[wrong]

@@ -10,7 +10,7 @@ import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from chainrule.arrays import array_namespace, to_numpy
+from chainrule.arrays import array_namespace, refuse_nan, to_numpy
 from chainrule.contract.lm import LanguageModel, State
 from chainrule.decode.generate import context_of, prompt_ids, text_only
 from chainrule.decode.sample import scores_for
@@ -102,6 +102,7 @@ async def next_token(body: NextRequest, request: Request) -> Response:
     def predict(ids: list[int], state: State) -> dict[str, Any]:
         ids_BT = np.asarray([ids], dtype=np.int64).reshape(1, -1)
         log_probs_BV, from_BV = lm.next_log_probs(state), scores_for(lm, strategy, state)
+        refuse_nan(to_numpy(log_probs_BV))
         xp, device = array_namespace(log_probs_BV), log_probs_BV.device
         chosen_BV = normalised(strategy.apply(from_BV, lambda: xp.asarray(ids_BT, device=device)))
         p_V, q_V = np.exp(to_numpy(log_probs_BV)[0]), np.exp(to_numpy(chosen_BV)[0])

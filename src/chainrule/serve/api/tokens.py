@@ -10,7 +10,7 @@ import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from chainrule.arrays import to_numpy
+from chainrule.arrays import refuse_nan, to_numpy
 from chainrule.contract.lm import offered
 from chainrule.errors import ModelError, TokenizerError
 from chainrule.folder import TEXT
@@ -134,6 +134,7 @@ async def embeddings(body: EmbeddingRequest, request: Request) -> Response:
                 total_D = total_D + np.sum(features_TD, axis=0, dtype=np.float64)
                 yield PAUSE
             mean_D = np.asarray(total_D) / max(len(ids), 1)
+            refuse_nan(mean_D)
             yield mean_D / max(float(np.linalg.norm(mean_D)), 1e-12)
 
     vectors = await served.scheduler.bulk("embed", rows, run)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.arrays import to_numpy
+from chainrule.arrays import refuse_nan, to_numpy
 from chainrule.contract.lm import LanguageModel
 from chainrule.errors import ModelError
 from chainrule.system.display import Part, ResultTable
@@ -182,6 +182,7 @@ def _ranked(lm: LanguageModel, ids: Sequence[int]) -> list[np.ndarray]:
     state, found, special = lm.start(1), [], sorted(_special(lm))
     for one in ids:
         log_probs_V = to_numpy(lm.next_log_probs(state))[0].astype(np.float64)
+        refuse_nan(log_probs_V)
         log_probs_V[special] = -math.inf
         found.append(log_probs_V - np.logaddexp.reduce(log_probs_V))
         state = lm.extend(state, np.asarray([[one]]))

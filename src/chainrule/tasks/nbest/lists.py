@@ -45,12 +45,17 @@ def read_lists(
 ) -> Iterator[NbestList]:
     """Yield the lists of a file of JSON objects; an error names the file, the line and the field.
 
-    `scores` are the names of fields; by default it is "am_score", if the first list has one.
+    `scores` are the names of fields; by default it is "am_score", which then all lists have, or none.
     """
-    number = None
+    number, chosen = None, scores is not None
     for number, (place, record) in enumerate(read_objects(path)):
         if scores is None:
-            scores = (USUAL_SCORE,) if USUAL_SCORE in record else ()
+            scores = (USUAL_SCORE,) if record.get(USUAL_SCORE) is not None else ()
+        if not (scores or chosen) and record.get(USUAL_SCORE) is not None:
+            raise CorpusError(
+                f'{place}: there is a field "{USUAL_SCORE}", which the first list does not have: '
+                "all lists should have it, or none"
+            )
         texts = _list_of(record, hypotheses, place, str, "texts", "--hypotheses")
         if not texts:
             raise CorpusError(f'{place}: the field "{hypotheses}" is an empty list: there should be a hypothesis')
