@@ -53,6 +53,10 @@ def test_attention_is_a_grid_of_heads(browser: Any, server: Running) -> None:
     opened.page.locator(".stage svg.heat").focus()
     opened.page.keyboard.press("ArrowDown")
     assert opened.text(".stage figure output").startswith("“")
+    # the key ends in the colour of a full cell, also in the dark theme
+    opened.page.click("#theme")
+    for key in opened.page.locator(".legend i").all():
+        assert "/ 0." not in key.evaluate("one => getComputedStyle(one).backgroundImage")
     opened.close()
 
 

@@ -99,7 +99,7 @@ function section(heading, why, ...content) {
 }
 
 function ramp(low, high, kind = "cold") {
-  return el("p", { class: "legend small soft" }, low, el("i", { class: kind, "aria-hidden": "true" }), high);
+  return el("p", { class: "legend of-map small soft" }, low, el("i", { class: kind, "aria-hidden": "true" }), high);
 }
 
 // small weights are raised, so that they are seen at all
