@@ -128,11 +128,17 @@ def visible(value: object) -> object:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Write a number for people: 1,234.5, 0.00123, ∞."""
+    """Write a number for people.
+
+    >>> [number(value) for value in (1234.5, 0.00123, math.inf, 1.2e200, 3e-40)]
+    ['1,234', '0.00123', '∞', '1.20e+200', '3.00e-40']
+    """
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
+    if value and not 1e-15 < abs(value) < 1e15:  # nobody counts so many digits, and tables have no room for them
+        return f"{value:.{digits - 1}e}"
     if value == 0 or abs(value) >= 10**digits:
         return f"{value:,.0f}"
     return f"{value:,.{max(digits - 1 - math.floor(math.log10(abs(value))), 0)}f}"
