@@ -16,7 +16,7 @@ from chainrule.comparison import results as comparison
 from chainrule.folder import ModelFolder, read_folder, write_folder
 from chainrule.ngram.arpa.arpa_model import load_arpa, save_arpa
 from chainrule.system.disk import replaced_path, sweep
-from chainrule.system.progress import SILENT
+from chainrule.system.progress import SILENT, Silent
 from chainrule.tokens.char import CharTokenizer
 from chainrule.tokens.ids import encode_corpus, learn_and_encode
 from chainrule.tokens.registry import dump_tokenizer, load_tokenizer, train_tokenizer, write_tokenizer
@@ -260,9 +260,19 @@ def _spill(folder: Path, number: int) -> None:
     lm.save(folder / "m", overwrite=True)
 
 
+NOTES: list[str] = []
+"""What a training said in this process, such as that a checkpoint could not be written and it goes on."""
+
+
+class _Noted(Silent):
+    def note(self, message: str) -> None:
+        NOTES.append(message)
+
+
 def _train(folder: Path, number: int) -> None:
     """Train with checkpoints and measurements in a run folder, and save the model."""
-    lm = trained("elman", hidden=8 + number % 2, checkpoint_minutes=0, run=folder / f"run-{number}")
+    how: dict[str, Any] = {"checkpoint_minutes": 0, "run": folder / f"run-{number}", "progress": _Noted()}
+    lm = trained("elman", hidden=8 + number % 2, **how)
     lm.save(folder / "m", overwrite=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -421,6 +422,17 @@ def test_blocks_that_hold_a_folder_may_be_nested_but_not_in_another_thread(tmp_p
         thread.join()
     assert len(errors) == 1
     assert not (tmp_path / "run").exists()  # it was made for this, and is empty
+
+
+def test_a_folder_is_held_without_the_name_of_its_owner_where_the_disk_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(descriptor: int, length: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "ftruncate", fails)
+    with disk.holding(tmp_path / "run"):
+        assert [path.stat().st_size for path in (tmp_path / "run").iterdir()] == [0]
 
 
 def test_a_file_that_a_living_process_has_unlocked_is_left_to_it(

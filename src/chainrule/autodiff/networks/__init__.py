@@ -9,4 +9,5 @@ In reading order:
     recurrent.py      recurrent networks, made of layers of cells
     qrnn.py           quasi-recurrent networks: a convolution and a scan
     transformer.py    the Transformer decoder: blocks, attention, positions
+    cache.py          keys and values that it has computed
 """

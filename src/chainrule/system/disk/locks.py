@@ -143,8 +143,8 @@ def _take(folder: Path) -> int | None:
         # the previous owner may have removed the file after it was opened here
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), path.stat()):
-                os.ftruncate(descriptor, 0)
-                with suppress(OSError):  # the disk is full: the lock works without a name
+                with suppress(OSError):  # the disk is full or broken: the lock works without a name
+                    os.ftruncate(descriptor, 0)
                     os.write(descriptor, _owner().encode())
                 return descriptor
         os.close(descriptor)
