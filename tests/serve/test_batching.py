@@ -16,6 +16,7 @@ from chainrule.decode.strategies import Bias, EachRow
 from chainrule.errors import DecodingError
 from chainrule.serve.batching.prefixes import LEAST, Prefixes
 from chainrule.serve.batching.requests import PAUSE, Ask, BusyError, ClosingError, Generated, Ticket
+from chainrule.serve.batching.rows import Pace
 from chainrule.serve.batching.scheduler import Limits, Scheduler
 
 
@@ -98,6 +99,14 @@ def test_a_shared_beginning_is_read_once_and_changes_nothing(
     assert scheduler.reused > 0
     for prompt, ids in zip(prompts, found, strict=True):
         assert ids == generated_by(Scheduler(lm), Ask(prompt, cr.Temperature(0.9), 8, seed=3))[0]
+
+
+def test_a_text_ends_where_its_end_is_the_last_token_of_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = cr.train("ngram", ["i love cats", "i love dogs"], order=3, smoothing="mle", tokenizer="word")
+    monkeypatch.setattr(Pace, "steps", lambda pace, rows: 1)
+    (ids,) = generated_by(Scheduler(lm), Ask("i love", cr.Greedy(), 9))
+    # "cats", then the end: nothing comes after it
+    assert ids == [*lm.tokenizer.encode("cats").tolist(), lm.tokenizer.eos]
 
 
 def test_a_request_that_fails_does_not_fail_others(models: dict[str, cr.LanguageModel]) -> None:
