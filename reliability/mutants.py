@@ -1,8 +1,8 @@
 """Faults planted in the source, one at a time, by a small tool: the tests of that package must catch them.
 
 A mutant has one operator, comparison, number or condition changed. Its tests are those of the fast run (`make
-test`) that the table below names for its package. What was found is kept in build/reliability, so a long run can be
-stopped and goes on where it was.
+test`) that the table below names for its package, and the examples in the docstrings of its file. What was found is
+kept in build/reliability, so a long run can be stopped and goes on where it was.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "chainrule"
 KEPT = ROOT / "build" / "reliability" / "mutants.json"
 TESTS = {
-    "contract": "contract/test_laws.py contract/test_broken.py test_lm.py test_kinds.py",
+    "contract": "test_lm.py test_kinds.py classification/test_classifiers.py contract/test_laws.py "
+    "contract/test_broken.py",
     "folder": "test_folder.py reliability/test_folders.py test_old_folders.py",
     "system/disk": "reliability/test_folders.py test_folder.py reliability/test_process.py cli/test_cli_process.py",
     "training/loop.py": "training/test_loop.py training/test_checkpoint.py training/test_resume.py "
     "training/test_curves.py",
     "training/checkpoints": "training/test_checkpoint.py training/test_resume.py training/test_resume_by_folder.py",
-    "decode": "decode contract/test_laws.py",
+    "decode": "decode test_lm.py cli/test_cli_suggest.py cli/test_cli_generate.py contract/test_laws.py",
     "serve": "serve/test_safety.py serve/test_batching.py serve/test_completions.py serve/test_tasks.py "
     "serve/test_large_requests.py",
 }
@@ -180,6 +181,7 @@ def caught(mutant: Mutant, tests: str, folder: Path) -> bool:
         "-x",
         "-p",
         "no:cacheprovider",
+        str(file),
         *(f"tests/{one}" for one in tests.split()),
     ]
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
