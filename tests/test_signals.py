@@ -6,9 +6,11 @@ import hashlib
 import importlib
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -91,3 +93,14 @@ def test_a_signal_during_an_import_ends_the_process_at_once(
     finally:
         termination.received = None
         termination.end()
+
+
+def test_a_process_ends_even_if_what_cleans_up_is_just_being_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error there would be dropped by code that tries imports, and the process would go on."""
+    from chainrule.cli import main
+
+    codes: list[int] = []
+    monkeypatch.setattr(main, "end_process", codes.append)
+    monkeypatch.setitem(sys.modules, "chainrule.system.disk.scratch", ModuleType("chainrule.system.disk.scratch"))
+    main._stop_importing(143)
+    assert codes == [143]

@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, wraps
 from importlib import import_module
 from typing import Any, NoReturn
@@ -120,18 +121,20 @@ def run_process() -> NoReturn:
 
 
 def _stop_importing(code: int) -> NoReturn:
-    """End the process on a signal, while a module is imported."""
-    WAITING.end()
-    if code == EXIT_CODES[0]:
-        _say("stopped")
+    """End the process on a signal, while a module is imported: any other exception might be dropped there."""
+    with suppress(Exception):
+        WAITING.end()
+        if code == EXIT_CODES[0]:
+            _say("stopped")
     _stop_at_once(code)
 
 
 def _stop_at_once(code: int) -> NoReturn:
     """End the process without the ends of the blocks that it is in."""
-    from chainrule.system.disk.scratch import close_scratch_files
+    with suppress(Exception):  # this module may be the one that is being imported; the next start removes the files
+        from chainrule.system.disk.scratch import close_scratch_files
 
-    close_scratch_files()
+        close_scratch_files()
     end_process(code)
 
 

@@ -54,7 +54,7 @@ def end_process(code: int) -> NoReturn:
     At a normal end of Python such a thread could not return to it, and the C library would abort the process.
     """
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # closed, or a pipe that nobody reads
+        with suppress(OSError, ValueError, RuntimeError):  # closed, a pipe that nobody reads, or in use just now
             stream.flush()
     os._exit(code)
 
@@ -153,11 +153,11 @@ class Termination:
 
     def _exit(self, number: int, frame: FrameType | None) -> None:
         self.received = number
-        if self._at_once is not None and _is_importing(frame):
-            self._at_once(128 + number)
         if hasattr(signal, "setitimer") and signal.SIGALRM not in self._before:
             self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, lambda number, frame: self._raise())
             signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS, _AGAIN_SECONDS)
+        if self._at_once is not None and _is_importing(frame):
+            self._at_once(128 + number)
         raise _exception(number)
 
     def _raise(self) -> None:
