@@ -159,14 +159,14 @@ def test_captured_steps_sample_the_same_as_single_steps(
     prompts = [[3, 4], [5], [6, 5, 4, 3]]
 
     def write() -> list[tuple[int, ...]]:
-        # 70 tokens: the window of 64 slides on the way, and single steps take over for a while
+        # 70 tokens: the window of 64 slides on the way
         found = sample_after(lm, prompts, strategy, max_tokens=70, seed=3, end=lm.tokenizer.unk)
         return [continuation.ids for continuation in found]
 
     one_by_one = write()
-    monkeypatch.setattr(NeuralModel, "write", lambda self, *arguments: self.captured.write(*arguments))
     monkeypatch.setattr(NeuralModel, "capabilities", Capabilities(frozenset({"write"})))
     assert write() == one_by_one
+    assert lm.captured.samplers and not lm.captured.has_failed
 
 
 def test_the_state_after_captured_steps_is_a_value() -> None:
@@ -193,8 +193,8 @@ def test_trying_a_step_out_changes_no_state() -> None:
     first = lm.captured.write(lm.extend(lm.start(2), np.asarray([[3, 4], [5, 6]])), choose, uniforms)
     assert first is not None
     state, tokens, _ = first
-    sampler = lm.captured.samplers[2]
-    _, step = sampler.captured[choose, False]
+    sampler = lm.captured.samplers[2, 0]
+    _, step = sampler.captured[choose]
     sampler._try_out(step)
     found, expected = (
         lm.captured.write(state, choose, uniforms),
@@ -231,12 +231,12 @@ def test_single_tokens_are_read_by_a_captured_step(monkeypatch: pytest.MonkeyPat
     lm.captured.tokens_read = TOKENS_THAT_REPAY - 2
     ids = np.random.default_rng(0).integers(3, 7, 70)  # more than the window has
     state, expected = lm.start(1), plain.start(1)
-    assert not lm.captured.readers
+    assert not lm.captured.samplers
     kept = []
     for token in ids:
         state, expected = lm.extend(state, token[None, None]), plain.extend(expected, token[None, None])
         kept.append((state, expected))
-    assert [*lm.captured.readers] == [1]
+    assert [*lm.captured.samplers] == [(1, 0)]
     for state, expected in kept:  # older states stay valid
         torch.testing.assert_close(lm.next_log_probs(state), plain.next_log_probs(expected), rtol=1e-4, atol=1e-5)
 
@@ -263,13 +263,12 @@ def test_few_sizes_serve_all_numbers_of_rows() -> None:
             torch.testing.assert_close(found[2][place], one[2][0])
             expected = lm.next_log_probs(lm.extend(one[0], one[1][:, -1:]))[0]
             torch.testing.assert_close(lm.next_log_probs(after)[place], expected, rtol=1e-4, atol=1e-5)
-    assert sorted(lm.captured.samplers) == [1, 4, 8]
+    assert sorted(lm.captured.samplers) == [(1, 0), (4, 0), (8, 0)]
 
 
 def test_few_captured_steps_are_kept() -> None:
     lm = small()
-    assert isinstance(lm.network, Transformer)
-    sampler = GraphSampler(lm.network, lm._log_probs, 1, lm.tokenizer.bos)
+    sampler = lm.captured.single()
     kept = [sampler._captured(Choice(cr.TopK(k), None)) for k in range(1, 12)]
     assert len(sampler.captured) == 8
     assert sampler._captured(Choice(cr.TopK(11), None)) is kept[-1]
@@ -282,7 +281,7 @@ def _fail(*arguments: Any, **options: Any) -> Any:
 def test_a_captured_step_that_fails_ends_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     lm, plain = small(), small()
     monkeypatch.setattr(NeuralModel, "_has_graphs", property(lambda model: model is lm))
-    monkeypatch.setattr(GraphSampler, "_step", _fail)
+    monkeypatch.setattr(GraphSampler, "_read", _fail)
     with pytest.warns(RuntimeWarning, match="a fast path failed.*TypeError: list indices") as warned:
         texts = [cr.generate(lm, "cats", strategy=cr.TopP(0.9), max_tokens=12, seed=seed) for seed in (0, 1)]
     assert len(warned) == 1 and lm.captured.has_failed
@@ -298,19 +297,6 @@ def test_a_reader_that_fails_ends_no_work(monkeypatch: pytest.MonkeyPatch) -> No
     expected = plain.read_ahead(plain.start(1), ids_1T)
     assert found is not None and expected is not None
     torch.testing.assert_close(found[0], expected[0])
-
-
-def test_a_choice_that_does_not_compile_is_captured_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    lm = small()
-    assert isinstance(lm.network, Transformer)
-    sampler = GraphSampler(lm.network, lm._log_probs, 1, lm.tokenizer.bos)
-    sampler.compiles, sampler.steps = True, 10_000
-    monkeypatch.setattr(torch, "compile", lambda function, **options: _fail)
-    monkeypatch.setattr(sampler, "on_gpu", True)
-    monkeypatch.setattr(sampler, "capture", lambda step: (step(), step)[1])
-    choose = Choice(cr.TopP(0.9), None)
-    replay = sampler._captured(choose)
-    assert not sampler.compiles and sampler._captured(choose) is replay and len(sampler.captured) == 1
 
 
 @pytest.mark.parametrize("slide", [0.0, 1.5, -1.0])

@@ -29,12 +29,9 @@ from chainrule.decode.generate import text_only
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Choice, sample, scores_for, takes_logits
 from chainrule.decode.strategies import Bias, Forbid, Strategy
-from chainrule.inference.gpu import graph_sampling
 from chainrule.inference.neural_model import NeuralModel
 from chainrule.mixtures.mixture import Mixture
 
-# torch 2.11's compiler warns of its own code
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 TOKENS = 20  # more than are written before the host looks at them
 SPREAD = 4.0  # of logits: then a few tokens are likely, whatever the vocabulary
@@ -127,7 +124,7 @@ def plainly(lm: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def steps_on_any_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(NeuralModel, "_has_graphs", property(lambda lm: lm.network.keeps_cache))
+    monkeypatch.setattr(NeuralModel, "_has_graphs", True)
 
 
 def after(lm: Any, prompts: list[list[int]]) -> State:
@@ -160,8 +157,11 @@ def check(lm: LanguageModel, strategy: Strategy, rows: int, dtype: str) -> None:
             uncertain += 1
             if uncertain <= MOST_LOOKED_AT:
                 given = from_BV[int(row)], uniforms_BT[row, t], bool(goes_on_B[row]), read_BT[row]
-                others = choices_nearby(choose, *given, ROUNDING[dtype])
-                assert tokens_BT[row, t] in others, (row, t, tokens_BT[row, t], chosen_B[row], others)
+                others, possible_V = choices_nearby(choose, *given, ROUNDING[dtype])
+                token = tokens_BT[row, t]
+                # tokens are drawn in their order, so one between two that are drawn could be drawn as well
+                is_between = min(others) <= token <= max(others) and possible_V[token]
+                assert token in others or is_between, (row, t, token, chosen_B[row], others)
         tokens_B, is_token_B = tokens_BT[:, t], tokens_BT[:, t] != PAD
         log_probs_BV = to_numpy(plain.next_log_probs(state))
         scores_B += np.where(is_token_B, log_probs_BV[np.arange(rows), np.maximum(tokens_B, 0)], 0.0)
@@ -182,14 +182,18 @@ def choose_again(
 
 def choices_nearby(
     choose: Choice, from_V: Array, uniform: float, active: bool, read_T: np.ndarray, rounding: float
-) -> set[int]:
-    """Return the tokens that are chosen if the logits are rounded otherwise: each by itself, and all together."""
+) -> tuple[set[int], np.ndarray]:
+    """Return the tokens that are chosen if the logits are rounded otherwise: each by itself, and all together.
+
+    Also return which tokens the strategy leaves possible then.
+    """
     xp, z = array_namespace(from_V), to_numpy(from_V)
     together, each = noise(len(z))
     changed = z * (1 + rounding / SPREAD * together) + rounding * each
     changed_BV = xp.asarray(changed, dtype=from_V.dtype, device=from_V.device)
     many = np.full(TRIES, uniform), np.full(TRIES, active), np.repeat(read_T[None], TRIES, axis=0)
-    return set(choose_again(choose, changed_BV, *many).tolist())
+    left_BV = choose.strategy.apply(changed_BV, lambda: placed_like(many[2], changed_BV))
+    return set(choose_again(choose, changed_BV, *many).tolist()), to_numpy(left_BV > -np.inf).any(axis=0)
 
 
 @cache
@@ -206,8 +210,9 @@ def test_every_way_writes_the_same(case: dict[str, Any]) -> None:
     lm = on_device(case["family"], case["vocab"], case["dtype"])
     strategy = case["first"] | case["second"]
     check(lm, strategy, case["rows"], case["dtype"])
-    if case["family"] in ("gpt2", "llama", "fast") and not strategy.looks_back:
-        assert lm.captured.samplers and not lm.captured.has_failed  # type: ignore[attr-defined]
+    if case["family"] in NETWORKS:
+        captured: Any = lm.captured  # type: ignore[attr-defined]
+        assert any(captured.samplers.values()) and not captured.has_failed
 
 
 def test_each_pair_of_values_occurs() -> None:
@@ -251,11 +256,8 @@ def test_a_beam_finds_the_same(case: dict[str, Any]) -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
 @pytest.mark.parametrize("strategy", [cr.TopP(0.9), cr.MinP(0.05)], ids=str)
-def test_a_choice_is_compiled_for_a_second_number_of_rows(
-    strategy: Strategy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Compiled at once, not only after many tokens. A warning that a fast path failed is an error here."""
-    monkeypatch.setattr(graph_sampling, "_STEPS_THAT_REPAY", 0)
+def test_a_choice_is_captured_for_a_second_number_of_rows(strategy: Strategy) -> None:
+    """A warning that a fast path failed is an error here."""
     lm = random_model("transformer", 16_000, NETWORKS["gpt2"][1], spread=SPREAD, device=DEVICE, dtype="bfloat16")
     for rows in (1, 32, 7):
         check(lm, strategy, rows, "bfloat16")

@@ -192,9 +192,13 @@ class Choose(Protocol):
     def operations(self) -> tuple[tuple[str, Any], ...] | None:
         """The operations on ln p before the draw, as pairs (name, value); None if the choice is something else.
 
-        The names are forbid (a tuple of tokens), repetition_penalty, presence_penalty, frequency_penalty,
-        temperature, top_k, top_p and min_p.
+        The names are forbid (a tuple of tokens), bias (pairs of a token and a number), repetition_penalty,
+        presence_penalty, frequency_penalty, temperature, top_k, top_p and min_p.
         """
+
+    @property
+    def by_logits(self) -> bool:
+        """True if the choice is made from logits instead of ln p; only models with logits are asked to make it."""
 
     def __call__(
         self, log_probs_BV: Array, uniforms_B: Array, active_B: Array, read: Callable[[], Array] | None = None

@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -100,11 +100,35 @@ def _best_tokens(
     No more than W of the W best continuations can continue the same hypothesis.
     """
     log_probs = lm.next_log_probs(state)
-    refuse_nan(float(array_namespace(log_probs).sum(log_probs)))
     never = forbid if end is None else [*forbid, end]
+    has_end = end is not None and end not in forbid
+    if not isinstance(log_probs, np.ndarray):
+        found = _best_at_once(log_probs, without(log_probs, never), width, end if has_end else None)
+        if found is not None:
+            return found
+    refuse_nan(float(array_namespace(log_probs).sum(log_probs)))
     values, tokens = map(to_numpy, top_k(without(log_probs, never), width))
-    ends = None if end is None or end in forbid else to_numpy(log_probs[:, end])
-    return values.astype(np.float64), tokens, ends
+    return values.astype(np.float64), tokens, to_numpy(log_probs[:, end]) if has_end else None
+
+
+def _best_at_once(
+    log_probs: Any, allowed: Any, width: int, end: int | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None] | None:
+    """The same for tensors of torch, in one transfer to the host; None if too many values are equal."""
+    # which of equal values `topk` takes is not said, and in 16 bits many are equal: so a few more are looked at
+    values, tokens = allowed.topk(min(4 * width + 8, allowed.shape[-1]), dim=-1)
+    ends = log_probs[:, 0 if end is None else end]
+    packed = to_numpy(array_namespace(values).concat(
+        [values.double(), tokens.double(), ends.double()[:, None], log_probs.sum(dim=-1).double()[:, None]], axis=1
+    ))  # fmt: skip
+    refuse_nan(packed[:, -1])
+    every, names = packed[:, : values.shape[1]], packed[:, values.shape[1] : -2].astype(np.int64)
+    is_whole = every.shape[1] == allowed.shape[-1]
+    if not is_whole and ((every[:, -1] == every[:, width - 1]) & (every[:, -1] > -math.inf)).any():
+        return None
+    order = np.lexsort((names, -every), axis=-1)[:, :width]  # among equals the lowest token
+    best, names = np.take_along_axis(every, order, axis=1), np.take_along_axis(names, order, axis=1)
+    return best, names, None if end is None else packed[:, -2]
 
 
 @dataclass

@@ -192,9 +192,7 @@ def write_steps(
     """
     choose = Choice(strategy, end, takes_logits(lm, strategy))
     seen_BT = to_numpy(read_BT) if strategy.looks_back else None
-    written: tuple[State, Array, Array] | None = None
-    if not choose.by_logits:
-        written = ask(lm, "write", state, choose, uniforms_BT, seen_BT)
+    written: tuple[State, Array, Array] | None = ask(lm, "write", state, choose, uniforms_BT, seen_BT)
     if written is not None:
         return written
     new: list[Array] = []

@@ -281,7 +281,7 @@ class Bias(Strategy):
     """q ∝ p · e^b for each of some tokens, as OpenAI's `logit_bias` has it: pairs of a token and its b."""
 
     looks_back: ClassVar[bool] = False
-
+    operation: ClassVar[str] = "bias"
     pairs: tuple[tuple[int, float], ...]
 
     def __post_init__(self) -> None:
@@ -289,11 +289,12 @@ class Bias(Strategy):
             _require_penalty(f"the bias of token {token}", value)
 
     def apply(self, log_probs_BV: Array, read: Read) -> Array:
+        # set number by number on the device: arrays of the host cannot be copied there while a step is captured
         xp = array_namespace(log_probs_BV)
-        bias_V = np.zeros(log_probs_BV.shape[-1])
+        bias_V = xp.zeros(log_probs_BV.shape[-1], dtype=log_probs_BV.dtype, device=log_probs_BV.device)
         for token, value in self.pairs:
             bias_V[token] += value
-        return log_probs_BV + xp.asarray(bias_V, dtype=log_probs_BV.dtype, device=log_probs_BV.device)
+        return log_probs_BV + bias_V
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chainrule.arrays import PAD, Array, check_ids
+from chainrule.arrays import PAD, Array, check_ids, to_numpy
 from chainrule.contract.capabilities import Capabilities, Choose, Drafted, DraftRules
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
 from chainrule.inference.gpu.captured import CapturedSteps
+from chainrule.inference.gpu.graph_sampling import Scores
 from chainrule.inference.state import NeuralState, Window, on_device, spans
 from chainrule.inference.torch_model import TorchModel
 from chainrule.networks.layers import last_of_rows
@@ -94,8 +95,8 @@ class NeuralModel(TorchModel, LanguageModel):
 
     def _extended(self, state: NeuralState, ids_BT: Tensor, is_token_BT: Tensor | None) -> NeuralState:
         """Return the state after some tokens; a captured step reads a single one, where that takes less time."""
-        if self._has_graphs and ids_BT.shape == (1, 1) and is_token_BT is None:
-            by_graph = self.captured.read_token(state, ids_BT)
+        if self._has_graphs and ids_BT.shape[1] == 1:
+            by_graph = self.captured.read_tokens(state, ids_BT, is_token_BT)
             if by_graph is not None:
                 return by_graph
         after = state
@@ -137,21 +138,46 @@ class NeuralModel(TorchModel, LanguageModel):
 
     @property
     def capabilities(self) -> Capabilities:
-        """One pass reads and predicts; a Transformer reads ahead, and on a GPU writes by captured steps."""
+        """One pass reads and predicts; on a GPU captured steps write; a Transformer reads ahead."""
         offers = {"as_torch", "features", "next_logits", "predictions"}
         if self.network.window is None:
             offers |= {"read"}
+        if self._has_graphs:
+            offers |= {"write"}
         if self.network.keeps_cache:
             offers |= {"read_ahead"}
-        if self._has_graphs:
-            offers |= {"write", "write_drafted"} if has_triton() else {"write"}
+            if self._has_graphs and has_triton():
+                offers |= {"write_drafted"}
         return Capabilities(frozenset(offers))
 
     def write(
         self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
     ) -> tuple[NeuralState, Tensor, Tensor] | None:
-        """Sample by CUDA graphs, a Transformer on a GPU; None as `CapturedSteps.write` says."""
-        return self.captured.write(expect_state(state, NeuralState), choose, uniforms_BT, read_BT)
+        """Sample by CUDA graphs, on a GPU; None as `CapturedSteps.write` says.
+
+        Where the window slides on the way, a captured step writes up to there, and another one goes on.
+        """
+        state = expect_state(state, NeuralState)
+        active_B, tokens, scores, done, steps = None, [], [], 0, uniforms_BT.shape[1]
+        while done < steps:
+            count = steps - done
+            if state.window is not None and not self.captured.slides:
+                with torch.inference_mode():
+                    state = self._with_room(state)
+                assert state.window is not None
+                count = min(count, state.window.size - state.window.longest)
+            part = self.captured.write(state, choose, uniforms_BT[:, done : done + count], read_BT, active_B)
+            if part is None:
+                return None
+            state, tokens_BT, scores_BT = part
+            tokens.append(tokens_BT)
+            scores.append(scores_BT)
+            done += count
+            if done < steps:
+                last_B = tokens_BT[:, -1]
+                active_B = (last_B != PAD) & (last_B != (PAD if choose.end is None else choose.end))
+                read_BT = None if read_BT is None else np.concatenate([read_BT, to_numpy(tokens_BT)], axis=1)
+        return state, torch.cat(tokens, dim=1), torch.cat(scores, dim=1)
 
     def write_drafted(
         self, state: State, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
@@ -196,13 +222,12 @@ class NeuralModel(TorchModel, LanguageModel):
     @property
     def _has_graphs(self) -> bool:
         """True if CUDA graphs can be used."""
-        return self.torch_device.type == "cuda" and self.network.keeps_cache
+        return self.torch_device.type == "cuda"
 
     @cached_property
     def captured(self) -> CapturedSteps:
-        """The captured steps of the network, a Transformer."""
-        network: Any = self.network  # one that keeps a cache has steps to capture
-        return CapturedSteps(network, self._log_probs, self.tokenizer.bos)
+        """The captured steps of the network."""
+        return CapturedSteps(self.network, Scores(self._logits, self._log_probs), self.tokenizer.bos, self.slide)
 
     def read(self, state: State, ids_BT: Array) -> tuple[Tensor, NeuralState] | None:
         """Return the scores of the ids and the state after them, by one pass; None for a network with a window."""

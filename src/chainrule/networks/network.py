@@ -86,7 +86,7 @@ class Network(Trainable):
 
     head: Head
     keeps_cache = False
-    """True if its memory is a `Cache`, and if it has `step` and `steps`, which a GPU captures and replays."""
+    """True if its memory is a `Cache`, and if it has `step` and `steps`, which read in place."""
 
     @abstractmethod
     def table(self) -> Table:

@@ -1,11 +1,12 @@
-"""Sampling from a Transformer on a GPU, token by token: Triton kernels, captured as CUDA graphs and replayed.
+"""Sampling from a network on a GPU, token by token: steps captured as CUDA graphs and replayed.
 
 In reading order:
 
-    step.py             one token a row through a Transformer, by kernels
+    step.py             one token a row through a Transformer, by Triton kernels
     step_kernels.py     the kernels of a step: norms, matrix products, attention
     choice.py           the choice of the next token, by kernels
     choice_kernels.py   the kernels of the choice: the best tokens, strategies, sampling
+    fixed_memory.py     the memory of any network at fixed addresses
     graph_sampling.py   a whole step of sampling, or the reading of several tokens, as a CUDA graph
     guess_table.py      a hash table of contexts and the tokens that may follow them
     draft_kernels.py    the kernels of drafting: guesses, and those that are kept

@@ -1,4 +1,4 @@
-"""The captured steps of one Transformer, each captured when it is first used: CUDA graphs that sample and read.
+"""The captured steps of one network, each captured when it is first used: CUDA graphs that sample and read.
 
 A step that does not compile or run on this machine ends no work: each method returns None, and its caller takes the
 plain way.
@@ -18,27 +18,37 @@ from torch import Tensor
 
 from chainrule.contract.capabilities import Choose, Drafted, DraftRules
 from chainrule.contract.lm import offered
+from chainrule.inference.gpu.fixed_memory import fixed_memory, width_of_sources
 from chainrule.inference.gpu.graph_drafting import GraphDrafter, Guesses
-from chainrule.inference.gpu.graph_sampling import MOST_STEPS, GraphReader, GraphSampler, LogProbs
+from chainrule.inference.gpu.graph_sampling import MOST_STEPS, GraphReader, GraphSampler, Scores
 from chainrule.inference.gpu.guess_table import LONGEST, GuessTable
 from chainrule.inference.gpu.step import power_of_two
 from chainrule.inference.state import NeuralState
+from chainrule.networks.memory import Memory
+from chainrule.networks.network import Network
 from chainrule.networks.transformer.cache import Cache
-from chainrule.networks.transformer.decoder import Transformer
 
 T = TypeVar("T")
 
 _MOST_DRAFTERS = 4
+MOST_SLID = 16
+"""The largest window that slides within a captured step: its tokens are read again at each step."""
 TOKENS_THAT_REPAY = 16
 """The number of single tokens that are read before a step that reads one is captured."""
 
 
 class CapturedSteps:
-    """Samplers by the number of rows, readers by that of tokens, and drafters by their rules."""
+    """Samplers by the number of rows; for a Transformer also readers by that of tokens, and drafters by rules."""
 
-    def __init__(self, network: Transformer, log_probs: LogProbs, bos: int) -> None:
-        self.network, self.log_probs, self.bos = network, log_probs, bos
-        self.samplers: dict[int, GraphSampler] = {}
+    def __init__(self, network: Network, scores: Scores, bos: int, slide: int = 1) -> None:
+        """`slide` is the number of tokens that a full window drops."""
+        self.network: Any = network
+        self.scores, self.bos = scores, bos
+        window = network.window or MOST_SLID + 1
+        self.slides = slide if window <= MOST_SLID and not network.keeps_cache else 0
+        """The number of tokens that a window drops within a captured step; 0: none slides there."""
+        self.samplers: dict[tuple[int, int], GraphSampler | None] = {}
+        """By the number of rows and the width of sources; None where the network's memory has no fixed form."""
         self.readers: dict[int, GraphReader] = {}
         self.drafters: dict[Any, GraphDrafter] = {}
         self.tokens_read = 0
@@ -65,21 +75,30 @@ class CapturedSteps:
     # -- from state to state ------------------------------------------------------------------------------
 
     def write(
-        self, state: NeuralState, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
+        self,
+        state: NeuralState,
+        choose: Choose,
+        uniforms_BT: np.ndarray,
+        read_BT: np.ndarray | None = None,
+        active_B: Tensor | None = None,
     ) -> tuple[NeuralState, Tensor, Tensor] | None:
         """Sample a token a row for each column; return the state after them, the tokens, and ln p of each.
 
-        None if the choice looks back, the window would slide, there are more than `MOST_STEPS` columns, or the
-        step failed.
+        `active_B` is False for rows that have ended; None: none has.
+
+        None if the window would slide, there are more than `MOST_STEPS` columns, the choice looks back and no
+        kernel makes it, the memory has no fixed form, or the step failed.
         """
-        rows, steps = uniforms_BT.shape
-        window, cache = state.window, state.memory
-        assert isinstance(cache, Cache) and window is not None
-        if read_BT is not None or window.longest + steps > window.size or steps > MOST_STEPS:
+        (rows, steps), window = uniforms_BT.shape, state.window
+        is_over = window is not None and window.longest + steps > window.size and not self.slides
+        if not rows or steps > MOST_STEPS or is_over:
             return None
-        return self._attempt(
-            lambda: self.sampler(rows).write(cache, window, state.features_BD, choose, uniforms_BT)
-        )
+
+        def write() -> tuple[NeuralState, Tensor, Tensor] | None:
+            sampler = self.sampler(rows, state.memory)
+            return None if sampler is None else sampler.write(state, choose, uniforms_BT, read_BT, active_B)
+
+        return self._attempt(write)
 
     def write_drafted(
         self, state: NeuralState, rules: DraftRules, last: int, uniforms: np.ndarray, most: int
@@ -99,23 +118,24 @@ class CapturedSteps:
 
         return self._attempt(write)
 
-    def read_token(self, state: NeuralState, ids_11: Tensor) -> NeuralState | None:
-        """Return the state after one more token of one row.
+    def read_tokens(self, state: NeuralState, ids_B1: Tensor, is_token_B1: Tensor | None) -> NeuralState | None:
+        """Return the state after one more token of each row, or of those with a token.
 
-        None if the window would slide, few single tokens were read so far (to capture a step takes some time), or
-        the step failed.
+        None if the window would slide, few single tokens were read so far (to capture a step takes some time), the
+        memory has no fixed form, or the step failed.
         """
         self.tokens_read += 1
         window = state.window
-        assert window is not None
-        if self.tokens_read < TOKENS_THAT_REPAY or window.longest >= window.size:
+        is_full = window is not None and window.longest >= window.size
+        if self.tokens_read < TOKENS_THAT_REPAY or is_full or not len(state):
             return None
-        with self.lock, torch.inference_mode(False):  # the step's arrays are written to outside of this mode, too
-            if (found := self.read_ahead(state.memory, ids_11)) is None:
-                return None
-            after, features_11D, _ = found
-            # a copy, so that threads that only read never share arrays
-            return NeuralState(after, features_11D[:, 0], window.append(ids_11, None)).select(np.zeros(1, np.int64))
+
+        def read() -> NeuralState | None:
+            sampler = self.sampler(len(state), state.memory)
+            return None if sampler is None else sampler.read(state, ids_B1, is_token_B1)
+
+        with torch.inference_mode(False):  # the step's arrays are written to outside of this mode, too
+            return self._attempt(read)
 
     def read_ahead(self, cache: Any, ids_1T: Tensor) -> tuple[Cache, Tensor, Tensor] | None:
         """Return the cache after the ids of one row, their features [1, T, D], and ln p of the token after each.
@@ -126,21 +146,33 @@ class CapturedSteps:
 
     # -- captured steps -----------------------------------------------------------------------------------
 
-    def sampler(self, rows: int) -> GraphSampler:
-        """Return the sampler for batches of this many rows.
+    def sampler(self, rows: int, memory: Memory) -> GraphSampler | None:
+        """Return the sampler for batches of this many rows, of memories like this one.
 
         Rows end, and in a server others join: with powers of two, a few samplers serve every number, and all of
         them together take at most twice the memory of the largest.
         """
-        size = power_of_two(rows)
-        if size not in self.samplers:
-            self.samplers[size] = GraphSampler(self.network, self.log_probs, size, self.bos)
-        return self.samplers[size]
+        size, width = power_of_two(rows), width_of_sources(memory)
+        if (size, width) not in self.samplers:
+            fixed = fixed_memory(self.network, memory, size)
+            new = (
+                None
+                if fixed is None
+                else GraphSampler(self.network, fixed, self.scores, size, self.bos, self.slides)
+            )
+            self.samplers[size, width] = new
+        return self.samplers[size, width]
+
+    def single(self) -> GraphSampler:
+        """Return the sampler of one row of a Transformer, whose cache the readers and drafters share."""
+        sampler = self.sampler(1, self.network.begin(1))
+        assert sampler is not None
+        return sampler
 
     def reader(self, tokens: int) -> GraphReader:
         """Return the reader of this many tokens of one row."""
         if tokens not in self.readers:
-            self.readers[tokens] = GraphReader(self.network, self.sampler(1), tokens)
+            self.readers[tokens] = GraphReader(self.network, self.single(), tokens)
         return self.readers[tokens]
 
     def drafter(self, rules: DraftRules) -> GraphDrafter | None:
@@ -156,7 +188,7 @@ class CapturedSteps:
         if key not in self.drafters:
             if len(self.drafters) >= _MOST_DRAFTERS:
                 del self.drafters[next(iter(self.drafters))]
-            self.drafters[key] = GraphDrafter(self.network, self.sampler(1), guesses, rules.choose)
+            self.drafters[key] = GraphDrafter(self.network, self.single(), guesses, rules.choose)
         return self.drafters[key]
 
     def _table(self, model: Any) -> GuessTable | None:

@@ -11,49 +11,94 @@ from torch import Tensor
 
 from chainrule.arrays import PAD
 from chainrule.contract.capabilities import Choose
-from chainrule.inference.gpu.step import FusedStep, NormArguments, power_of_two
+from chainrule.inference.gpu.step import FusedStep, NormArguments, launch_options, power_of_two
+from chainrule.networks.layers import Head
 from chainrule.networks.precision import wide_type
 from chainrule.networks.transformer.blocks import Norm
 
 MOST_KEPT = 1024
-"""The largest k for the kernels; if more tokens are kept, looking at the whole vocabulary is not slower."""
+"""The largest k for the kernels over the best k; if more tokens are kept, looking at all of them is not slower."""
 _PIECE = 4096
+_WHOLE, _PART = (
+    16384,
+    4096,
+)  # tokens that one program looks at together: all of them, or a piece of a larger vocabulary
 _CODES = {"temperature": 1, "top_k": 2, "top_p": 3, "min_p": 4}  # as choice_kernels.py has them
+_NOTHING = {"top_p": 1, "min_p": 0}  # values with which an operation keeps every token
+_PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
 _MOST_OPERATIONS = 9  # their codes are packed into one integer, three bits each
 
 
 @dataclass(frozen=True)
-class TopKPlan:
-    """A choice that begins by keeping the k best tokens, in the form that the kernels take."""
+class ChoicePlan:
+    """A choice in the form that the kernels take."""
 
     forbidden: tuple[int, ...]
-    k: int
     operations: tuple[tuple[int, float], ...]
-    """Codes of the operations on those k tokens, each with its value; the first keeps exactly k."""
+    """Codes of the operations, each with its value."""
     end: int | None
+    penalties: tuple[tuple[str, float], ...] = ()
+    """What is done to the logits of tokens that occurred, before anything else."""
+    bias: tuple[tuple[int, float], ...] = ()
+    """Tokens, and what is added to the logit of each, after penalties."""
+
+    @property
+    def changes(self) -> bool:
+        """True if tokens are chosen by other logits than those of the network."""
+        return bool(self.penalties or self.bias)
+
+    @property
+    def k(self) -> int | None:
+        """The number of tokens that the first operation keeps, if these are few; None: look at all tokens."""
+        code, value = self.operations[0] if self.operations else (0, 0.0)
+        return int(value) if code == _CODES["top_k"] and value <= MOST_KEPT else None
 
 
-def plan_of(choose: Choose) -> TopKPlan | None:
-    """Return the plan of a choice; None if it looks at more than k tokens, or the kernels lack an operation."""
+def plan_of(choose: Choose) -> ChoicePlan | None:
+    """Return the plan of a choice; None if the kernels lack one of its operations, or cannot take that order."""
     if choose.operations is None:
         return None
     forbidden: tuple[int, ...] = ()
-    k: int | None = None
+    penalties: list[tuple[str, float]] = []
+    bias: list[tuple[int, float]] = []
     operations: list[tuple[int, float]] = []
     for name, value in choose.operations:
-        if name == "forbid" and k is None:
+        only_temperatures = all(code == _CODES["temperature"] for code, _ in operations)
+        if name == "forbid" and only_temperatures:
             forbidden += value
-        elif name == "top_k":
-            # the first one comes before all else, since temperatures do not change the order of tokens
-            operations.insert(0 if k is None else len(operations), (_CODES[name], value))
-            k = k or value
-        elif name == "temperature" or (name in _CODES and k is not None):
-            operations.append((_CODES[name], value))
+        elif (
+            name in _PENALTIES
+            and not operations
+            and not bias
+            and (choose.by_logits or name != "repetition_penalty")
+        ):
+            penalties.append((name, value))
+        elif name == "bias" and not operations:
+            bias += value
+        elif name in _CODES:
+            # the first top-k comes before temperatures, which do not change the order of tokens
+            place = 0 if name == "top_k" and only_temperatures else len(operations)
+            if _NOTHING.get(name) != value:
+                operations.insert(place, (_CODES[name], value))
         else:
             return None
-    if k is None or k > MOST_KEPT or len(operations) > _MOST_OPERATIONS:
+    if len(operations) > _MOST_OPERATIONS:
         return None
-    return TopKPlan(forbidden, k, tuple(operations), choose.end)
+    return ChoicePlan(forbidden, tuple(operations), choose.end, tuple(penalties), tuple(bias))
+
+
+def penalised(logits_BV: Tensor, counts_BV: Tensor | None, plan: ChoicePlan, bias_V: Tensor) -> Tensor:
+    """Return the logits after penalties on tokens that occurred so often, and biases: see decode/strategies.py."""
+    z_BV = logits_BV.float()
+    for name, value in plan.penalties:
+        assert counts_BV is not None
+        if name == "repetition_penalty":
+            z_BV = torch.where(counts_BV > 0, torch.where(z_BV > 0, z_BV / value, z_BV * value), z_BV)
+        elif name == "presence_penalty":
+            z_BV = z_BV - value * (counts_BV > 0)
+        else:
+            z_BV = z_BV - value * counts_BV
+    return z_BV + bias_V if plan.bias else z_BV
 
 
 class StepBuffers(NamedTuple):
@@ -110,65 +155,117 @@ class TokenVectors(NamedTuple):
 
 
 class FusedChoice:
-    """A step of sampling: chooses a token for each row, has the network read it, and updates the buffers."""
+    """The choice of a token for each row by kernels, which write it and its score to the buffers."""
 
-    def __init__(self, plan: TopKPlan, step: FusedStep, buffers: StepBuffers, bos: int) -> None:
-        self.plan, self.network_step, self.buffers, self.bos = plan, step, buffers, bos
-        self.head = step.network.head
+    def __init__(
+        self,
+        plan: ChoicePlan,
+        head: Head,
+        buffers: StepBuffers,
+        bos: int,
+        *,
+        counts_BV: Tensor | None = None,
+        step: FusedStep | None = None,
+    ) -> None:
+        """`counts_BV` says how often each token occurred, for penalties; `step` reads the embeddings in `x_BD`."""
+        self.plan, self.head, self.buffers, self.bos = plan, head, buffers, bos
+        self.counts_BV, self.step = counts_BV, step
         rows, device = len(buffers.active_B), buffers.active_B.device
-        self.pieces = -(-self.head.vocab_size // _PIECE)
-        self.slots = power_of_two(plan.k)
+        self.pieces = -(-head.vocab_size // _PIECE)
+        self.slots = power_of_two(plan.k or 1)
         slots, pieces = (rows, self.pieces, self.slots), (rows, self.pieces)
         self.kept = KeptTokens(
             torch.empty(slots, device=device),
             torch.zeros(slots, dtype=torch.int32, device=device),
             torch.empty(pieces, device=device),
             torch.empty(pieces, device=device),
-            torch.tensor([value for _, value in plan.operations], dtype=torch.float32, device=device),
+            torch.tensor([value for _, value in plan.operations] or [0], dtype=torch.float32, device=device),
         )
         self.forbidden = torch.tensor(plan.forbidden or (0,), device=device)
+        self.bias_V = torch.zeros(head.vocab_size if plan.bias else 0, device=device)
+        for token, value in plan.bias:
+            self.bias_V[token] += value
         self.operations = sum(code << (3 * i) for i, (code, _) in enumerate(plan.operations))
         self.is_token_B = torch.zeros(rows, dtype=torch.bool, device=device)
+        self.ids_B = torch.zeros(rows, dtype=torch.int64, device=device)
+        """The chosen tokens; 0 for rows that chose none."""
         self.x_BD = torch.empty_like(buffers.features_BD)
+        self.ahead, self.launch = launch_options(device)
 
-    def __call__(self, keys_LBGSK: Tensor, values_LBGSK: Tensor) -> None:
-        """Take one step; the buffers and the network's keys and values are updated in place."""
-        logits_BV = F.linear(self.buffers.features_BD, self.head.weight, self.head.bias)
-        self.choose(logits_BV)
-        self.finish(self.network_step.read(self.x_BD, keys_LBGSK, values_LBGSK, self.buffers.lengths_B))
+    def from_features(self) -> None:
+        """Choose a token for each row from the features in the buffers."""
+        self.choose(F.linear(self.buffers.features_BD, self.head.weight, self.head.bias))
 
     def choose(self, logits_BV: Tensor) -> None:
         """Choose a token for each row; write it and its score to the buffers, and its embedding to `x_BD`."""
         from chainrule.inference.gpu import choice_kernels as kernels
 
-        plan, buffers, step = self.plan, self.buffers, self.network_step
-        rows, width = self.x_BD.shape
-        bits = 16 if logits_BV.dtype == torch.bfloat16 else 32
-        kernels.best_of_piece[(rows, self.pieces)](
-            logits_BV, self.forbidden, *self.kept[:4], logits_BV.stride(0),
-            self.head.vocab_size, self.bos, plan.k, len(plan.forbidden), _PIECE, self.slots, bits, step.ahead,
-            num_warps=8, **step.launch,
-        )  # fmt: skip
-        table, places = step.network.table(), step.network.positions.added_TD
-        pieces = power_of_two(self.pieces)
-        kernels.choose[(rows,)](
-            self.kept, buffers, TokenVectors(table.weight_VD, self.x_BD if places is None else places, self.x_BD),
-            self.is_token_B, table.scale, buffers.tokens_BT.shape[1],
-            buffers.ids_BW.shape[1], PAD - 1 if plan.end is None else plan.end, PAD, self.operations,
-            len(plan.operations), self.pieces, pieces, self.slots, bits, width, power_of_two(width),
-            places is not None, step.ahead, num_warps=8 if pieces * self.slots <= 4096 else 16, **step.launch,
-        )  # fmt: skip
+        plan, buffers, size = self.plan, self.buffers, self.head.vocab_size
+        bits = 16 if logits_BV.dtype == torch.bfloat16 and not plan.changes else 32
+        changed_BV = logits_BV
+        if plan.changes:
+            changed_BV = penalised(logits_BV[:, :size], self.counts_BV, plan, self.bias_V)
+        end = PAD - 1 if plan.end is None else plan.end
+        shared = buffers, self._embedding(), self.is_token_B, self.ids_B, end, *self._sizes()
+        if plan.k is not None:
+            kernels.best_of_piece[(len(self.x_BD), self.pieces)](
+                logits_BV, changed_BV, self.forbidden, *self.kept[:4], logits_BV.stride(0), changed_BV.stride(0),
+                size, self.bos, plan.k, plan.changes, len(plan.forbidden), _PIECE, self.slots, bits, self.ahead,
+                num_warps=8, **self.launch,
+            )  # fmt: skip
+            pieces = power_of_two(self.pieces)
+            kernels.choose_from_best[(len(self.x_BD),)](
+                logits_BV, self.kept, logits_BV.stride(0), *shared, PAD, self.operations, len(plan.operations),
+                self.pieces, pieces, self.slots, bits, self.ahead,
+                num_warps=8 if pieces * self.slots <= 4096 else 16, **self.launch,
+            )  # fmt: skip
+        else:
+            block = power_of_two(size) if size <= _WHOLE else _PART
+            kernels.choose_from_all[(len(self.x_BD),)](
+                logits_BV, changed_BV, self.forbidden, self.kept.operands, logits_BV.stride(0),
+                changed_BV.stride(0), size, self.bos, *shared, PAD, self.operations, len(plan.operations),
+                plan.changes, len(plan.forbidden), block, bits, self.ahead,
+                num_warps=max(min(block // 256, 16), 1), **self.launch,
+            )  # fmt: skip
+        if self.counts_BV is not None:
+            self.counts_BV.scatter_add_(1, self.ids_B[:, None], self.is_token_B[:, None].to(self.counts_BV.dtype))
+
+    def _embedding(self) -> TokenVectors:
+        """Return the tables of the network's embeddings; any arrays if they are not asked for."""
+        if self.step is None:
+            return TokenVectors(self.x_BD, self.x_BD, self.x_BD)
+        places = self.step.network.positions.added_TD
+        return TokenVectors(self.step.network.table().weight_VD, self.x_BD if places is None else places, self.x_BD)
+
+    def _sizes(self) -> tuple[float | int, ...]:
+        """Return the numbers that `record` of choice_kernels.py takes: a scale, sizes, and what there is."""
+        width, steps = self.x_BD.shape[1], self.buffers.tokens_BT.shape[1]
+        if self.step is None:
+            return 1.0, steps, 0, width, power_of_two(width), False, False
+        network, window = self.step.network, self.buffers.ids_BW.shape[1]
+        has_places = network.positions.added_TD is not None
+        return network.table().scale, steps, window, width, power_of_two(width), True, has_places
+
+
+class FusedSampling(FusedChoice):
+    """A step of sampling by a Transformer: choose, read the tokens by kernels, and update the buffers."""
+
+    def __call__(self, keys_LBGSK: Tensor, values_LBGSK: Tensor) -> None:
+        """Take one step; the buffers and the network's keys and values are updated in place."""
+        assert self.step is not None
+        self.from_features()
+        self.finish(self.step.read(self.x_BD, keys_LBGSK, values_LBGSK, self.buffers.lengths_B))
 
     def finish(self, x_BD: Tensor) -> None:
         """Update the features, from the last block's output x_BD, and the lengths of the rows that read a token."""
         from chainrule.inference.gpu import choice_kernels as kernels
 
-        buffers, step, width = self.buffers, self.network_step, x_BD.shape[1]
-        last = step.network.norm
+        assert self.step is not None
+        buffers, width, last = self.buffers, x_BD.shape[1], self.step.network.norm
         assert isinstance(last, Norm)
         norm = NormArguments.of(last, x_BD)
         kernels.finish[(len(x_BD),)](
             x_BD, *norm.vectors, self.is_token_B, buffers.features_BD, buffers.lengths_B, buffers.column_1,
             norm.eps, width,
-            power_of_two(width), norm.how, *norm.has, step.ahead, num_warps=4, **step.launch,
+            power_of_two(width), norm.how, *norm.has, self.ahead, num_warps=4, **self.launch,
         )  # fmt: skip

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from chainrule.contract.capabilities import LONGEST_MATCH, SHORTEST_MATCH, Choose, Drafted
-from chainrule.inference.gpu.choice import FusedChoice, StepBuffers, plan_of
+from chainrule.inference.gpu.choice import FusedChoice, StepBuffers
 from chainrule.inference.gpu.graph_sampling import GraphSampler, RowReader
 from chainrule.inference.gpu.guess_table import FACTORS, MIXER, PRINT_BITS, SEED, SLOTS, GuessTable
 from chainrule.inference.gpu.step import power_of_two
@@ -79,10 +79,8 @@ class GraphDrafter:
             ids_T=torch.zeros(T, **whole),
             places_T=torch.zeros(T, **whole),
         )
-        fused, plan = self.reader.fused, plan_of(choose)
-        self.fused_choice = (
-            None if fused is None or plan is None else FusedChoice(plan, fused, self.rows, sampler.bos)
-        )
+        plan = sampler.plan(choose)
+        self.fused_choice = None if plan is None else FusedChoice(plan, network.head, self.rows, sampler.bos)
         self.pace = float(T) / 2
         """The expected number of tokens that a step writes."""
         with torch.no_grad(), current_device(device):
@@ -97,7 +95,7 @@ class GraphDrafter:
     def write(self, cache: Cache, window: Window, last: int, uniforms: np.ndarray, limit: int) -> Drafted:
         """Take some steps, until there are `limit` tokens; `last` is the token that is not read yet."""
         with current_device(self.buffers.text_W.device):
-            buffer = self.sampler.adopt(cache, 1)
+            buffer = self.sampler.cache.adopt(cache, 1)
             length = window.longest
             self._begin(window, last, uniforms[: limit + self.guesses.tokens + 1], limit)
             for _ in range(max(min(MOST_STEPS, round(limit / self.pace)), 1)):
@@ -128,10 +126,9 @@ class GraphDrafter:
         self._guess()
         rows.features_BD.copy_(self.reader.features(buffers.ids_T, buffers.places_T))
         if self.fused_choice is not None:
-            head = self.fused_choice.head
-            self.fused_choice.choose(torch.nn.functional.linear(rows.features_BD, head.weight, head.bias))
+            self.fused_choice.from_features()
         else:
-            log_probs_TV = self.sampler.log_probs(rows.features_BD)
+            log_probs_TV = self.sampler.scores.log_probs(rows.features_BD)
             tokens_T, scores_T, active_T = self.choose(log_probs_TV, rows.uniforms_BT[:, 0], rows.active_B)
             rows.tokens_BT[:, 0], rows.scores_BT[:, 0] = tokens_T, scores_T.to(rows.scores_BT.dtype)
             rows.active_B.copy_(active_T)

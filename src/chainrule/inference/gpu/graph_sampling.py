@@ -1,18 +1,18 @@
 """Sampling and reading on a GPU by CUDA graphs: one step is captured, then replayed without the host.
 
 A small network's step takes the GPU less time than the host needs to launch its kernels. So everything a step needs
-lies at fixed addresses, the step is captured once as a CUDA graph (probabilities, choice, token, keys and values,
-features), and is then replayed as a whole. Once a model has sampled much, the choice of tokens is compiled too.
+lies at fixed addresses, the step is captured once as a CUDA graph (probabilities, choice, token, memory, features),
+and is then replayed as a whole. One mechanism serves every network; fixed_memory.py knows how their memories
+differ. Tokens are chosen by the kernels of choice.py where these can, and else by torch.
 
 The state after a step is a value like any other: older states stay valid.
 """
 
 from __future__ import annotations
 
-import warnings
-import weakref
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,120 +20,161 @@ from torch import Tensor
 
 from chainrule.arrays import PAD
 from chainrule.contract.capabilities import Choose
-from chainrule.inference.gpu.choice import FusedChoice, StepBuffers, TopKPlan, plan_of
+from chainrule.inference.gpu.choice import ChoicePlan, FusedChoice, FusedSampling, StepBuffers, plan_of
+from chainrule.inference.gpu.fixed_memory import FixedCache, FixedMemory
 from chainrule.inference.gpu.step import FusedStep, is_available
-from chainrule.inference.state import NeuralState, Window
-from chainrule.networks.transformer.cache import Buffer, Cache
+from chainrule.inference.state import NeuralState, Window, on_device
+from chainrule.networks.network import Network
+from chainrule.networks.transformer.cache import Cache
 from chainrule.networks.transformer.decoder import Transformer
 from chainrule.system.devices import current_device, has_triton
-
-Decide: TypeAlias = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-LogProbs: TypeAlias = Callable[[Tensor], Tensor]
 
 MOST_STEPS = 64
 """The most tokens a row that one call can write."""
 _MOST_CAPTURED = 8
-_STEPS_THAT_REPAY = 2048  # after this many steps, compiling the choice of tokens takes less time than it saves
+_READING = "reading"  # the key of the step that reads tokens and chooses none
+
+
+class Scores(NamedTuple):
+    """How a model scores the next token, from features [..., D]."""
+
+    logits: Callable[[Tensor], Tensor]
+    log_probs: Callable[[Tensor], Tensor]
 
 
 class GraphSampler:
     """Captured steps of one network, for batches of at most `batch_size` rows."""
 
-    def __init__(self, network: Transformer, log_probs: LogProbs, batch_size: int, bos: int) -> None:
-        self.log_probs, self.bos = log_probs, bos
-        weight = network.head.weight
-        empty = network.begin(batch_size, network.window)
-        self.keys_LBGSK, self.values_LBGSK = empty.buffer.keys_LBGSK, empty.buffer.values_LBGSK
-        self.owner: weakref.ref[Buffer] = weakref.ref(empty.buffer)
-        self.buffers = StepBuffers.of_size(batch_size, MOST_STEPS, network.config.window, weight.detach())
-        self.on_gpu = weight.device.type == "cuda"
-        is_fused = is_available(network, batch_size)
-        self.network_step = FusedStep(network, batch_size) if is_fused else network.step
+    def __init__(
+        self, network: Network, memory: FixedMemory, scores: Scores, batch_size: int, bos: int, slides: int = 0
+    ) -> None:
+        """`slides` is the number of tokens that a full window drops within a step; 0: it never is full."""
+        self.network, self.memory, self.scores, self.bos, self.slides = network, memory, scores, bos, slides
+        weight = network.head.weight.detach()
+        self.device, self.on_gpu = weight.device, weight.device.type == "cuda"
+        self.buffers = StepBuffers.of_size(batch_size, MOST_STEPS, network.window or 0, weight)
+        self.has_kernels = self.on_gpu and has_triton() and weight.dtype != torch.float64
+        self.next_B = torch.zeros(batch_size, dtype=torch.int64, device=self.device)
+        """The tokens to read, where they are given and not chosen."""
+        self.has_next_B = torch.zeros(batch_size, dtype=torch.bool, device=self.device)
+        self.counts_BV: Tensor | None = None
+        """How often each token occurred, for penalties."""
         self.captured: dict[Any, tuple[Callable[[], None], Callable[[], None]]] = {}
         """The replay of each captured step, and the step, which owns arrays that the CUDA graph uses."""
-        self.steps = 0
-        self.compiles = has_triton()
-        """True if choices of tokens can be compiled; False once one could not."""
+
+    @property
+    def cache(self) -> FixedCache:
+        """The fixed memory of a Transformer."""
+        assert isinstance(self.memory, FixedCache)
+        return self.memory
+
+    def plan(self, choose: Choose) -> ChoicePlan | None:
+        """Return the plan by which kernels make a choice; None if torch makes it."""
+        return plan_of(choose) if self.has_kernels else None
 
     @torch.no_grad()
     def write(
-        self, cache: Cache, window: Window, features_BD: Tensor, choose: Choose, uniforms_BT: np.ndarray
-    ) -> tuple[NeuralState, Tensor, Tensor]:
+        self,
+        state: NeuralState,
+        choose: Choose,
+        uniforms_BT: np.ndarray,
+        read_BT: np.ndarray | None = None,
+        active_B: Tensor | None = None,
+    ) -> tuple[NeuralState, Tensor, Tensor] | None:
         """Sample a token a row for each column of `uniforms_BT`, by these random numbers.
 
-        Return the state after the tokens, the tokens [B, T], and ln p of each.
+        Return the state after the tokens, the tokens [B, T], and ln p of each. None for a choice that looks back at
+        `read_BT` and that no kernel makes. Rows where `active_B` is False have ended.
         """
         buffers, (rows, steps) = self.buffers, uniforms_BT.shape
-        with current_device(self.keys_LBGSK.device):
-            longest = window.longest + steps
+        if read_BT is not None and self.plan(choose) is None:
+            return None
+        with current_device(self.device):
+            if read_BT is not None:
+                self._count(read_BT)
             replay = self._captured(choose)
-            buffer = self.adopt(cache, rows)
+            self._put(state)
+            buffers.features_BD[:rows] = state.features_BD
             # surplus rows are like rows that have ended: nothing reads their tokens
-            buffers.lengths_B.zero_()
             buffers.active_B.zero_()
-            buffers.lengths_B[:rows] = cache.lengths_B
-            buffers.ids_BW[:rows] = window.ids_BW
-            buffers.features_BD[:rows] = features_BD
-            buffers.active_B[:rows] = True
+            buffers.active_B[:rows] = True if active_B is None else active_B
             buffers.column_1.zero_()
-            buffers.uniforms_BT[:rows, :steps] = torch.from_numpy(uniforms_BT).to(buffers.uniforms_BT.device)
+            buffers.uniforms_BT[:rows, :steps] = torch.from_numpy(uniforms_BT).to(self.device)
             for _ in range(steps):
                 replay()
-            self.steps += steps
-            buffer.version += 1
-            lengths_B = buffers.lengths_B[:rows].clone()
-            after = Cache(buffer, buffer.version, lengths_B, longest, False, cache.window)
-            seen = Window(buffers.ids_BW[:rows].clone(), lengths_B, longest, False)
-            state = NeuralState(after, buffers.features_BD[:rows].clone(), seen)
-            return state, buffers.tokens_BT[:rows, :steps].clone(), buffers.scores_BT[:rows, :steps].clone()
+            after = self._taken(state, steps)
+            return after, buffers.tokens_BT[:rows, :steps].clone(), buffers.scores_BT[:rows, :steps].clone()
 
-    def adopt(self, cache: Cache, rows: int) -> Buffer:
-        """Return a buffer at the fixed addresses with the keys and values of a cache.
+    @torch.no_grad()
+    def read(self, state: NeuralState, ids_B1: Tensor, is_token_B1: Tensor | None) -> NeuralState | None:
+        """Return the state after one more token of each row; None where no captured step reads faster."""
+        if isinstance(self.memory, FixedCache) and self.memory.fused is None and self.on_gpu:
+            return None  # it would look at a whole window of keys, however few there are
+        rows = len(state)
+        with current_device(self.device):
+            replay = self._replay_of(_READING, lambda: self._read(self.next_B, self.has_next_B))
+            self._put(state)
+            self.buffers.features_BD[:rows] = state.features_BD
+            self.next_B[:rows] = ids_B1[:, 0]
+            self.has_next_B.zero_()
+            self.has_next_B[:rows] = True if is_token_B1 is None else is_token_B1[:, 0]
+            replay()
+            after = self._taken(state, 1)
+            if state.window is not None:
+                after = replace(after, window=state.window.append(ids_B1, is_token_B1))
+            # a copy, so that threads that only read never share the arrays of a step
+            return after.select(np.arange(rows)) if isinstance(self.memory, FixedCache) else after
 
-        Another buffer that lives there moves to a copy of its arrays.
-        """
-        owner = self.owner()
-        if owner is not None and owner is cache.buffer and owner.version == cache.version:
-            return owner
-        if owner is not None:
-            owner.keys_LBGSK, owner.values_LBGSK = owner.keys_LBGSK.clone(), owner.values_LBGSK.clone()
-        used = min(cache.longest, cache.buffer.capacity)
-        buffer = Buffer(self.keys_LBGSK[:, :rows], self.values_LBGSK[:, :rows])
-        buffer.keys_LBGSK[:, :, :, :used] = cache.buffer.keys_LBGSK[:, :, :, :used]
-        buffer.values_LBGSK[:, :, :, :used] = cache.buffer.values_LBGSK[:, :, :, :used]
-        self.owner = weakref.ref(buffer)
-        return buffer
+    def _put(self, state: NeuralState) -> None:
+        """Copy a state to the fixed addresses, but for its features."""
+        buffers, window, rows = self.buffers, state.window, len(state)
+        self.memory.put(state.memory, rows)
+        buffers.lengths_B.zero_()
+        if window is not None:
+            buffers.lengths_B[:rows] = window.lengths_B
+            buffers.ids_BW[:rows] = window.ids_BW
+
+    def _taken(self, state: NeuralState, steps: int) -> NeuralState:
+        """Return the state after so many steps as a value."""
+        buffers, window, rows = self.buffers, state.window, len(state)
+        lengths_B = buffers.lengths_B[:rows].clone()
+        longest = steps if window is None else min(window.longest + steps, window.size)
+        seen = None if window is None else Window(buffers.ids_BW[:rows].clone(), lengths_B, longest, False)
+        memory = self.memory.taken(state.memory, rows, lengths_B, longest)
+        return NeuralState(memory, buffers.features_BD[:rows].clone(), seen)
+
+    def _count(self, read_BT: np.ndarray) -> None:
+        """Count how often each token occurred in what each row has read."""
+        if self.counts_BV is None:
+            shape = len(self.buffers.active_B), self.network.head.vocab_size
+            self.counts_BV = torch.zeros(shape, dtype=torch.int32, device=self.device)
+        self.counts_BV.zero_()
+        ids_BT = on_device(read_BT, self.device)
+        self.counts_BV[: len(ids_BT)].scatter_add_(1, ids_BT.clamp(min=0), (ids_BT != PAD).to(torch.int32))
 
     def _captured(self, choose: Choose) -> Callable[[], None]:
         """Return the replay of the step that chooses tokens by `choose`, which is captured at its first use."""
-        plan = plan_of(choose) if isinstance(self.network_step, FusedStep) else None
-        is_worth_compiling = plan is None and self.on_gpu and self.steps >= _STEPS_THAT_REPAY and self.compiles
-        key = choose, is_worth_compiling
+        plan = self.plan(choose)
+        return self._replay_of(choose, self._by_torch(choose) if plan is None else self._by_kernels(plan))
+
+    def _replay_of(self, key: Any, step: Callable[[], None]) -> Callable[[], None]:
+        """Return the replay of a step, which is captured when the key is first used."""
         if key not in self.captured:
             if len(self.captured) >= _MOST_CAPTURED:
                 del self.captured[next(iter(self.captured))]
-            step = self._by_kernels(plan) if plan else self._by_torch(*key)
-            try:
-                self.captured[key] = self.capture(step), step
-            except Exception:  # what compilers raise has no common class
-                if not is_worth_compiling:
-                    raise
-                self.compiles = False
-                return self._captured(choose)
+            self.captured[key] = self.capture(step), step
         return self.captured[key][0]
 
     def capture(self, step: Callable[[], None], positions: int = 1) -> Callable[[], None]:
         """Capture the step as a CUDA graph, and return its replay; on other devices, return the step itself.
 
-        The step writes to this many positions of the cache.
+        The step writes to this many positions of a cache.
         """
         if not self.on_gpu:
             return step
         side_stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side_stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side_stream), warnings.catch_warnings():
-            # torch.compile warns when it traces into functions that are wrapped by functools.cache
-            warnings.simplefilter("ignore", UserWarning)
+        with torch.cuda.stream(side_stream):
             self._try_out(step, positions)
         torch.cuda.current_stream().wait_stream(side_stream)
         graph = torch.cuda.CUDAGraph()
@@ -141,51 +182,69 @@ class GraphSampler:
             step()
         return graph.replay
 
+    @torch.no_grad()
     def _try_out(self, step: Callable[[], None], positions: int = 1) -> None:
-        """Take the step a few times as a warm-up: libraries choose and compile kernels when they are first called.
+        """Take the step a few times as a warm-up: libraries choose and compile kernels at the first call."""
+        counts_BV = None if self.counts_BV is None else self.counts_BV.clone()
+        with self.memory.tried(positions):
+            for _ in range(3):
+                self.buffers.lengths_B.zero_()
+                self.buffers.column_1.zero_()
+                step()
+        if self.counts_BV is not None and counts_BV is not None:
+            self.counts_BV.copy_(counts_BV)
 
-        A cache may live in these arrays: its first positions, which the step writes to, are restored.
-        """
-        stores = self.keys_LBGSK, self.values_LBGSK
-        first = [store_LBGSK[:, :, :, :positions].clone() for store_LBGSK in stores]
-        for _ in range(3):
-            self.buffers.lengths_B.zero_()
-            self.buffers.column_1.zero_()
-            step()
-        for store_LBGSK, known_LBGSK in zip(stores, first, strict=True):
-            store_LBGSK[:, :, :, :positions] = known_LBGSK
+    def _by_kernels(self, plan: ChoicePlan) -> Callable[[], None]:
+        """Return a step whose choice is made by kernels; a Transformer's own kernels read the token too."""
+        counts_BV = self.counts_BV if plan.penalties else None
+        if isinstance(self.memory, FixedCache) and self.memory.fused is not None:
+            cache, head = self.memory, self.network.head
+            whole = FusedSampling(plan, head, self.buffers, self.bos, counts_BV=counts_BV, step=self.memory.fused)
+            return lambda: whole(cache.keys_LBGSK, cache.values_LBGSK)
+        choice = FusedChoice(plan, self.network.head, self.buffers, self.bos, counts_BV=counts_BV)
 
-    def _by_kernels(self, plan: TopKPlan) -> Callable[[], None]:
-        """Return a step by Triton kernels, for a choice that has a plan."""
-        assert isinstance(self.network_step, FusedStep)
-        step = FusedChoice(plan, self.network_step, self.buffers, self.bos)
-        return lambda: step(self.keys_LBGSK, self.values_LBGSK)
+        def step() -> None:
+            choice.from_features()
+            self._read(choice.ids_B, choice.is_token_B)
 
-    def _by_torch(self, choose: Choose, is_compiled: bool) -> Callable[[], None]:
-        """Return a step in torch, for any choice, which is compiled if `is_compiled`."""
+        return step
 
-        def decide(features_BD: Tensor, uniforms_B: Tensor, active_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            return choose(self.log_probs(features_BD), uniforms_B, active_B)
+    def _by_torch(self, choose: Choose) -> Callable[[], None]:
+        """Return a step in torch, for any choice that does not look back."""
+        score = self.scores.logits if choose.by_logits else self.scores.log_probs
 
-        chosen = torch.compile(decide, dynamic=False) if is_compiled else decide
-        return lambda: self._step(chosen)
+        def step() -> None:
+            buffers = self.buffers
+            uniforms_B = buffers.uniforms_BT.index_select(1, buffers.column_1)[:, 0]
+            tokens_B, scores_B, active_B = choose(score(buffers.features_BD), uniforms_B, buffers.active_B)
+            buffers.tokens_BT.index_copy_(1, buffers.column_1, tokens_B[:, None])
+            buffers.scores_BT.index_copy_(1, buffers.column_1, scores_B[:, None].to(buffers.scores_BT.dtype))
+            buffers.active_B.copy_(active_B)
+            self._read(tokens_B.clamp(min=0), tokens_B != PAD)
 
-    def _step(self, decide: Decide) -> None:
-        """Choose a token for each row by `decide`, read it, and update the buffers in place."""
+        return step
+
+    def _read(self, ids_B: Tensor, is_token_B: Tensor) -> None:
+        """Read a token of each row that has one, and update the buffers in place."""
         buffers = self.buffers
-        uniforms_B = buffers.uniforms_BT.index_select(1, buffers.column_1)[:, 0]
-        tokens_B, scores_B, active_B = decide(buffers.features_BD, uniforms_B, buffers.active_B)
-        buffers.tokens_BT.index_copy_(1, buffers.column_1, tokens_B[:, None])
-        buffers.scores_BT.index_copy_(1, buffers.column_1, scores_B[:, None].to(buffers.scores_BT.dtype))
-        buffers.active_B.copy_(active_B)
-        is_token_B = tokens_B != PAD
-        ids_B = tokens_B.clamp(min=0)
-        buffers.ids_BW.scatter_(1, buffers.lengths_B[:, None], ids_B[:, None])
-        # an ended row writes behind its end, where nothing looks
-        features_BD = self.network_step(ids_B, self.keys_LBGSK, self.values_LBGSK, buffers.lengths_B)
-        buffers.features_BD.copy_(torch.where(is_token_B[:, None], features_BD, buffers.features_BD))
+        if self.slides:
+            self._slide()
+        if self.network.window is not None:
+            buffers.ids_BW.scatter_(1, buffers.lengths_B[:, None], ids_B[:, None])
+        features_BD = self.memory.read(ids_B, is_token_B, buffers.lengths_B)
+        old_BD = buffers.features_BD
+        torch.where(is_token_B[:, None], features_BD.to(old_BD.dtype), old_BD, out=old_BD)
         buffers.lengths_B.add_(is_token_B)
         buffers.column_1.add_(1)
+
+    def _slide(self) -> None:
+        """Let full windows drop their oldest tokens, and read the others again."""
+        buffers, size = self.buffers, self.buffers.ids_BW.shape[1]
+        is_full_B, kept = buffers.lengths_B == size, size - self.slides
+        ids_BT = buffers.ids_BW[:, self.slides :].clone()
+        self.memory.restart(ids_BT, is_full_B)
+        buffers.ids_BW[:, :kept] = torch.where(is_full_B[:, None], ids_BT, buffers.ids_BW[:, :kept])
+        buffers.lengths_B.copy_(torch.where(is_full_B, kept, buffers.lengths_B))
 
 
 # -- reading ----------------------------------------------------------------------------------------------
@@ -205,7 +264,7 @@ class RowReader:
 
     def features(self, ids_T: Tensor, places_T: Tensor) -> Tensor:
         """Return the features of tokens at successive places; keys and values are written in place."""
-        keys_L1GSK, values_L1GSK = self.sampler.keys_LBGSK, self.sampler.values_LBGSK
+        keys_L1GSK, values_L1GSK = self.sampler.cache.keys_LBGSK, self.sampler.cache.values_LBGSK
         if self.fused is None:
             return self.network.steps(ids_T[None], keys_L1GSK, values_L1GSK, places_T[:1])[0]
         shape = (-1, self.tokens, -1, -1, -1)
@@ -229,8 +288,8 @@ class GraphReader:
     def read(self, cache: Cache, ids_1T: Tensor) -> tuple[Cache, Tensor, Tensor]:
         """Return the cache after the tokens, features [1, T, D], and ln p of the token after each, [1, T, V]."""
         sampler = self.sampler
-        with current_device(sampler.keys_LBGSK.device):
-            buffer = sampler.adopt(cache, 1)
+        with current_device(sampler.device):
+            buffer = sampler.cache.adopt(cache, 1)
             sampler.buffers.lengths_B.copy_(cache.lengths_B)
             self.ids_T.copy_(ids_1T[0])
             self._replay()
@@ -244,4 +303,4 @@ class GraphReader:
         """Read the tokens of `ids_T` after those that the sampler's cache has; the results stay in place."""
         places_T = self.sampler.buffers.lengths_B + self.further_T
         self.features_TD.copy_(self.reader.features(self.ids_T, places_T))
-        self.log_probs_TV = self.sampler.log_probs(self.features_TD)
+        self.log_probs_TV = self.sampler.scores.log_probs(self.features_TD)

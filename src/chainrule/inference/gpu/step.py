@@ -83,9 +83,7 @@ class FusedStep:
         self.taken = like.new_empty(batch_size, config.width)
         self.hidden = like.new_empty(batch_size, config.hidden)
         queries = self.parts, batch_size * config.heads
-        on_gpu = like.device.type == "cuda"
-        self.ahead = on_gpu and torch.cuda.get_device_capability(like.device) >= (9, 0)
-        self.launch = {"launch_pdl": True} if self.ahead else {}
+        self.ahead, self.launch = launch_options(like.device)
         self.spans = SpanSums(
             torch.empty(queries, device=like.device),
             torch.empty(queries, device=like.device),
@@ -154,9 +152,10 @@ class FusedStep:
             )  # fmt: skip
             return out
         block_n = 16 if N < 4096 else 32
+        stages = 4 if B * x.dtype.itemsize <= 256 else 2  # more would not fit into shared memory
         kernels.linear[(-(-N // block_n),)](
             x, layer.weight, bias, added, out, B, N, K, activation, has_bias, has_residual,
-            max(power_of_two(B), 16), block_n, 128, self.ahead, num_warps=4, num_stages=4, **self.launch,
+            max(power_of_two(B), 16), block_n, 128, self.ahead, num_warps=4, num_stages=stages, **self.launch,
         )  # fmt: skip
         return out
 
@@ -183,6 +182,12 @@ class FusedStep:
             self.spans, self.taken, self.parts,
             K, power_of_two(self.parts), block_k, self.ahead, num_warps=1, **self.launch,
         )  # fmt: skip
+
+
+def launch_options(device: torch.device) -> tuple[bool, dict[str, bool]]:
+    """Return whether a kernel may start ahead of the results that it waits for, and the options that say so."""
+    ahead = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+    return ahead, {"launch_pdl": True} if ahead else {}
 
 
 def power_of_two(n: int) -> int:

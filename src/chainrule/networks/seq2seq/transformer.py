@@ -59,18 +59,18 @@ class TransformerEncoderDecoder(EncoderDecoder):
         return SourcedMemory(self.decoder.begin(len(memory.sources)), memory.sources)
 
     def read_on(self, ids_BT: Tensor, memory: Any, is_token_BT: Tensor | None, kept: Kept = None) -> Reading:
-        reading = self.decoder(ids_BT, memory.target, is_token_BT, self._seen(memory.sources, kept))
+        reading = self.decoder(ids_BT, memory.target, is_token_BT, self.view(memory.sources, kept))
         return Reading(reading.features_BTD, SourcedMemory(reading.memory, memory.sources))
 
     def read_whole(self, ids_BT: Tensor, encoded: SourcedMemory) -> Tensor:
         # without the cache, through which no gradient would flow
-        reading: Reading = self.decoder(ids_BT, source=self._seen(encoded.sources))
+        reading: Reading = self.decoder(ids_BT, source=self.view(encoded.sources))
         return reading.features_BTD
 
     def _crosses(self) -> list[CrossAttention]:
         return [block.cross for block in self.decoder.blocks]  # type: ignore[misc]
 
-    def _seen(self, sources: Sources, kept: Kept = None) -> Callable[[int], SourceView]:
+    def view(self, sources: Sources, kept: Kept = None) -> Callable[[int], SourceView]:
         """Return the view of the sources by each layer, as a function of the layer."""
         seen = sources.seen()
         dropout = self.decoder.attention_dropout if self.training else 0.0

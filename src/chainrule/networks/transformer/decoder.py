@@ -92,16 +92,20 @@ class Transformer(Stack, Network):
             places = torch.arange(places.start, places.stop, device=device)
         return partial(fused_attention, mask=self.positions.mask(places, span), dropout=dropout, is_usual=is_usual)
 
-    def step(self, ids_B: Tensor, keys_LBGSK: Tensor, values_LBGSK: Tensor, lengths_B: Tensor) -> Tensor:
+    def step(
+        self, ids_B: Tensor, keys_LBGSK: Tensor, values_LBGSK: Tensor, lengths_B: Tensor, source: Views = None
+    ) -> Tensor:
         """Read one token a row, and return its features [B, D]: `forward` with a cache, all of it on the device.
 
         Keys and values are written in place, at position lengths_B; the caller then adds 1 to lengths_B. Shapes and
         addresses stay the same from step to step, and no control flow depends on values, so that the step can be
         compiled, or captured as a CUDA graph and replayed.
         """
-        return self.steps(ids_B[:, None], keys_LBGSK, values_LBGSK, lengths_B)[:, 0]
+        return self.steps(ids_B[:, None], keys_LBGSK, values_LBGSK, lengths_B, source)[:, 0]
 
-    def steps(self, ids_BT: Tensor, keys_LBGSK: Tensor, values_LBGSK: Tensor, lengths_B: Tensor) -> Tensor:
+    def steps(
+        self, ids_BT: Tensor, keys_LBGSK: Tensor, values_LBGSK: Tensor, lengths_B: Tensor, source: Views = None
+    ) -> Tensor:
         """Return the same as `step` for T tokens a row, read at once: their features, [B, T, D]."""
         T = ids_BT.shape[1]
         places_BT = lengths_B[:, None] + torch.arange(T, device=lengths_B.device)
@@ -113,7 +117,7 @@ class Transformer(Stack, Network):
             write_at(places_BT, values_LBGSK[layer], v)
             return attend(q, keys_LBGSK[layer], values_LBGSK[layer], mask)
 
-        return self.features(ids_BT, places_BT, lambda layer: partial(attend_in_place, layer))
+        return self.features(ids_BT, places_BT, lambda layer: partial(attend_in_place, layer), source)
 
     def flops_per_token(self) -> int:
         """Return the floating-point operations of training on a token of a full window.

@@ -1,0 +1,208 @@
+"""The memory of a network at fixed addresses, which a captured step reads and writes in place.
+
+A CUDA graph replays kernels at the addresses they had when it was captured. So the arrays of a memory are copied
+here before the first step, updated in place by each step, and copied out after the last one: the memory of a state
+is a value, and stays one. A Transformer's keys and values are too many to copy at every call; the newest cache may
+live in the arrays themselves, and moves out when another one comes.
+"""
+
+from __future__ import annotations
+
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from chainrule.inference.gpu.step import FusedStep, is_available, power_of_two
+from chainrule.networks.memory import ArrayMemory, Memory
+from chainrule.networks.network import Network
+from chainrule.networks.seq2seq.encoder_decoder import SourcedMemory, Sources
+from chainrule.networks.transformer.cache import Buffer, Cache
+from chainrule.networks.transformer.decoder import Transformer
+
+_NARROWEST = 32  # tokens of a source; more are rounded up to a power of two
+_MOST_ROWS = 512  # with more, the GPU has enough to do, and keys and values of whole windows take much memory
+
+
+class FixedMemory(ABC):
+    """The arrays of one memory for at most so many rows, and the step that reads a token of each row."""
+
+    @abstractmethod
+    def put(self, memory: Any, rows: int) -> None:
+        """Copy a memory of this many rows here."""
+
+    @abstractmethod
+    def read(self, ids_B: Tensor, is_token_B: Tensor, lengths_B: Tensor) -> Tensor:
+        """Read one token a row, and return the features [B, D]; rows without a token keep their memory."""
+
+    @abstractmethod
+    def taken(self, given: Any, rows: int, lengths_B: Tensor, longest: int) -> Memory:
+        """Return the memory after the steps as a value; `given` is what was put here, or of the same sources."""
+
+    def restart(self, ids_BT: Tensor, restarts_B: Tensor) -> None:
+        """Let some rows forget what they read, and read these tokens instead."""
+        raise NotImplementedError
+
+    @contextmanager
+    def tried(self, positions: int) -> Iterator[None]:
+        """Restore after this block what steps that only try something out write to, `positions` for each row."""
+        yield
+
+
+def fixed_memory(network: Any, memory: Memory, rows: int) -> FixedMemory | None:
+    """Return arrays for memories like this one; None for too many rows, or a memory of another form."""
+    if rows > _MOST_ROWS:
+        return None
+    sources, target = None, memory
+    if isinstance(memory, SourcedMemory):
+        sources, target = FixedSources(memory.sources, rows), memory.target
+    if isinstance(target, Cache):
+        return FixedCache(network, rows, sources)
+    return FixedArrays(network, target, rows, sources) if isinstance(target, ArrayMemory) else None
+
+
+def width_of_sources(memory: Memory) -> int:
+    """Return the width of the arrays for a memory's sources; 0 if it has none."""
+    if not isinstance(memory, SourcedMemory):
+        return 0
+    return max(power_of_two(memory.sources.is_token_NS.shape[1]), _NARROWEST)
+
+
+class FixedSources:
+    """The encoded sources of an encoder-decoder, one for each row."""
+
+    def __init__(self, sources: Sources, rows: int) -> None:
+        width = max(power_of_two(sources.is_token_NS.shape[1]), _NARROWEST)
+        of_rows = [array.new_zeros(rows, width, *array.shape[2:]) for array in sources.arrays]
+        self.sources = Sources(tuple(of_rows), sources.is_token_NS.new_zeros(rows, width))
+        # a row of the batch that no text fills looks at something too: a softmax over nothing would be NaN
+        self.sources.is_token_NS[:, 0] = True
+
+    def put(self, sources: Sources, rows: int) -> None:
+        each = sources.each()
+        mine = (*self.sources.arrays, self.sources.is_token_NS)
+        for array, new in zip(mine, (*each.arrays, each.is_token_NS), strict=True):
+            array[:rows, : new.shape[1]] = new
+            array[:rows, new.shape[1] :] = 0
+
+
+# -- arrays -----------------------------------------------------------------------------------------------
+
+
+class FixedArrays(FixedMemory):
+    """The memory of a network whose memory has the same size whatever it has read, as of recurrent ones."""
+
+    def __init__(self, network: Network, memory: ArrayMemory, rows: int, sources: FixedSources | None) -> None:
+        self.network, self.sources = network, sources
+        some = torch.zeros(rows, dtype=torch.int64, device=next(_arrays_of(memory)).device)
+        self.memory = memory.select(some)
+
+    def put(self, memory: Any, rows: int) -> None:
+        if self.sources is not None:
+            self.sources.put(memory.sources, rows)
+            memory = memory.target
+        for array, new in zip(_arrays_of(self.memory), _arrays_of(memory), strict=True):
+            array[:rows] = new
+
+    def read(self, ids_B: Tensor, is_token_B: Tensor, lengths_B: Tensor) -> Tensor:
+        whole: Any = self.memory if self.sources is None else SourcedMemory(self.memory, self.sources.sources)
+        features_B1D, after, _ = self.network(ids_B[:, None], whole)
+        self._replace(after if self.sources is None else after.target, is_token_B)
+        features_BD: Tensor = features_B1D[:, 0]
+        return features_BD
+
+    def restart(self, ids_BT: Tensor, restarts_B: Tensor) -> None:
+        memory: Any = self.network.begin(len(ids_BT))
+        self._replace(self.network(ids_BT, memory).memory if ids_BT.shape[1] else memory, restarts_B)
+
+    def _replace(self, memory: Any, rows_B: Tensor) -> None:
+        """Take over the memory of some rows."""
+        for array, new in zip(_arrays_of(self.memory), _arrays_of(memory), strict=True):
+            if new is not array:
+                is_new = rows_B.reshape(-1, *[1] * (array.dim() - 1))
+                torch.where(is_new, new.to(array.dtype), array, out=array)
+
+    def taken(self, given: Any, rows: int, lengths_B: Tensor, longest: int) -> Memory:
+        after = self.memory.select(torch.arange(rows, device=lengths_B.device))
+        return after if self.sources is None else SourcedMemory(after, given.sources)
+
+
+def _arrays_of(part: Any) -> Iterator[Tensor]:
+    """Yield the arrays of a memory, in order."""
+    if isinstance(part, Tensor):
+        yield part
+    elif part is not None:
+        inner = part if isinstance(part, tuple) else [getattr(part, field.name) for field in fields(part)]
+        for one in inner:
+            yield from _arrays_of(one)
+
+
+# -- keys and values --------------------------------------------------------------------------------------
+
+
+class FixedCache(FixedMemory):
+    """The keys and values of a Transformer, or of the decoder of an encoder-decoder."""
+
+    def __init__(self, network: Any, rows: int, sources: FixedSources | None = None) -> None:
+        self.sources = sources
+        decoder: Transformer = network if sources is None else network.decoder
+        assert decoder.window is not None
+        empty = decoder.begin(rows, decoder.window)
+        self.keys_LBGSK, self.values_LBGSK = empty.buffer.keys_LBGSK, empty.buffer.values_LBGSK
+        self.owner: weakref.ref[Buffer] = weakref.ref(empty.buffer)
+        self.held: Buffer | None = None
+        """The buffer between `put` and `taken`, while no cache refers to it."""
+        self.fused = FusedStep(decoder, rows) if sources is None and is_available(decoder, rows) else None
+        self._step: Callable[..., Tensor] = self.fused or decoder.step
+        if sources is not None:
+            self._step = partial(decoder.step, source=network.view(sources.sources))
+
+    def put(self, memory: Any, rows: int) -> None:
+        if self.sources is not None:
+            self.sources.put(memory.sources, rows)
+            memory = memory.target
+        self.held = self.adopt(memory, rows)
+
+    def adopt(self, cache: Cache, rows: int) -> Buffer:
+        """Return a buffer at the fixed addresses with the keys and values of a cache.
+
+        Another buffer that lives there moves to a copy of its arrays.
+        """
+        owner = self.owner()
+        if owner is not None and owner is cache.buffer and owner.version == cache.version:
+            return owner
+        if owner is not None:
+            owner.keys_LBGSK, owner.values_LBGSK = owner.keys_LBGSK.clone(), owner.values_LBGSK.clone()
+        used = min(cache.longest, cache.buffer.capacity)
+        buffer = Buffer(self.keys_LBGSK[:, :rows], self.values_LBGSK[:, :rows])
+        buffer.keys_LBGSK[:, :, :, :used] = cache.buffer.keys_LBGSK[:, :, :, :used]
+        buffer.values_LBGSK[:, :, :, :used] = cache.buffer.values_LBGSK[:, :, :, :used]
+        self.owner = weakref.ref(buffer)
+        return buffer
+
+    def read(self, ids_B: Tensor, is_token_B: Tensor, lengths_B: Tensor) -> Tensor:
+        # a row without a token writes behind its end, where nothing looks
+        return self._step(ids_B, self.keys_LBGSK, self.values_LBGSK, lengths_B)
+
+    def taken(self, given: Any, rows: int, lengths_B: Tensor, longest: int) -> Memory:
+        buffer, self.held = self.held, None
+        assert buffer is not None
+        buffer.version += 1
+        cache = given if self.sources is None else given.target
+        after = Cache(buffer, buffer.version, lengths_B, longest, False, cache.window)
+        return after if self.sources is None else replace(given, target=after)
+
+    @contextmanager
+    def tried(self, positions: int) -> Iterator[None]:
+        """Restore the first positions: a cache may live in these arrays, and a step that is tried writes there."""
+        stores = self.keys_LBGSK, self.values_LBGSK
+        first = [store_LBGSK[:, :, :, :positions].clone() for store_LBGSK in stores]
+        yield
+        for store_LBGSK, known_LBGSK in zip(stores, first, strict=True):
+            store_LBGSK[:, :, :, :positions] = known_LBGSK
