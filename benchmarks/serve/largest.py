@@ -89,12 +89,17 @@ def task_models() -> dict[str, Any]:
     """Train a small model for each route: two that predict text, and one of each other task by its verb."""
     corpus, small = cr.Corpus.open("builtin:python"), {"layers": 1, "steps": 2}
     pairs, tagged = [("a b c", "c b a"), ("b c a", "a c b")] * 8, [[("the", "DET"), ("cat", "NOUN")]] * 8
+    labelled = [
+        (f"{words} {number}", label)
+        for number in range(40)
+        for words, label in (("a cat", "en"), ("eine Katze", "de"))
+    ]
     return {
         "ngram": cr.train("ngram", corpus, order=5, tokenizer="bpe"),
         "lstm": cr.train("lstm", corpus, tokenizer="bpe", context="stream", embedding=64, hidden=128, steps=1),
         "translate": cr.train("seq2seq", pairs, cell="gru", width=32, **small),
         "tag": cr.train("tagger", tagged, width=32, **small),
-        "classify": cr.train("classifier", [("the cat", "en"), ("die Katze", "de")] * 8, **small),
+        "classify": cr.train("classifier", labelled, width=32, **small),
         "fill": cr.train("masked", corpus, width=32, heads=2, window=128, **small),
     }
 
