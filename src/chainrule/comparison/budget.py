@@ -22,7 +22,7 @@ MINUTES = 4.0
 
 Unit: TypeAlias = Literal["tokens", "steps", "parameters", "flops"]
 
-_MIXING = 5.0  # the time to mix and measure a mixture, in that to measure a network
+_MIXING = 4.0  # the time to mix and measure a mixture, in that to measure a network
 _LEAST_SECONDS = 1.0  # a network whose turn comes in time gets at least that much
 LATE_SECONDS = 10.0
 """After the end of the time, in which a network may still begin: a short comparison has a network too."""
