@@ -5,7 +5,7 @@
     python -m benchmarks serve transformer    a Transformer: one request against sixteen at once
     python -m benchmarks serve large          a Transformer of 124 M parameters, 64 streams at once (--device cuda)
     python -m benchmarks serve llama          beside llama.cpp's server, with the same weights (--llama-server PATH)
-    python -m benchmarks serve leave          clients that disconnect: seconds until their places are free
+    python -m benchmarks serve leave          clients that disconnect: what the server still does for them
     python -m benchmarks serve terminate      SIGTERM while streams are open
     python -m benchmarks serve largest        the largest requests beside a stream: its worst gap, and a control
 
@@ -27,7 +27,16 @@ from typing import Any
 
 import chainrule as cr
 from benchmarks.harness import new_parser, show_named
-from benchmarks.serve.largest import CONTROLS, LONGEST_GAP, ON_THE_LOOP, largest_requests, measure, task_models
+from benchmarks.serve.largest import (
+    CONTROLS,
+    LONGEST_GAP,
+    MOST_AFTER_LEAVING,
+    ON_THE_LOOP,
+    after_leaving,
+    large_server,
+    largest_requests,
+    measure,
+)
 from benchmarks.serve.llama import compare as compare_with_llama
 from benchmarks.serve.load import (
     Request,
@@ -46,6 +55,8 @@ from chainrule.networks.transformer.decoder import Transformer
 from chainrule.tokens.words.tokenizer import WordTokenizer
 
 PROMPTS = ["The", "A list of", "If the", "In this case", "The function", "When it is", "Use", "Objects have"]
+LEAVE_AFTER = (0.3, 1.0)
+_LEFT = tuple(f"left after {wait} s" for wait in LEAVE_AFTER)
 
 
 def main(arguments: list[str]) -> None:
@@ -211,7 +222,14 @@ def leave(options: argparse.Namespace) -> None:
             time.sleep(0.02)
         took = time.perf_counter() - gone
     show_named("clients that disconnect", [{"clients": f"{count}", "all places free after s": f"{took:.2f}"}])
-    assert took < 1
+    rows, worst = [], 0.0
+    with large_server() as (port, process):
+        for name, path, body in largest_requests():
+            left = [after_leaving(port, process, path, body, wait) for wait in LEAVE_AFTER]
+            rows.append({"request": name} | dict(zip(_LEFT, (f"{one:.2f}" for one in left), strict=True)))
+            worst = max(worst, *left)
+    show_named("seconds of CPU for a client that has gone", rows)
+    assert took < 1 and worst < MOST_AFTER_LEAVING
 
 
 def terminate(options: argparse.Namespace) -> None:
@@ -246,17 +264,11 @@ async def _streams_until_sigterm(port: int, process: subprocess.Popen[str]) -> l
 
 def largest(options: argparse.Namespace) -> None:
     """Send the largest request that each route takes beside a stream, and some of them to a server that waits."""
-    with tempfile.TemporaryDirectory() as place:
-        folders = []
-        for name, model in task_models().items():
-            folders.append(str(Path(place, name)))
-            model.save(folders[-1])
-        requests = largest_requests()
-        with server(*folders) as (port, _):
-            found = measure(port, "lstm", requests)
-        some = [one for one in requests if one[0] in CONTROLS]
-        with server(*folders, program=("-c", ON_THE_LOOP)) as (port, _):
-            control = measure(port, "lstm", some)
+    requests = largest_requests()
+    with large_server() as (port, _):
+        found = measure(port, "lstm", requests)
+    with large_server(program=("-c", ON_THE_LOOP)) as (port, _):
+        control = measure(port, "lstm", [one for one in requests if one[0] in CONTROLS])
     show_named("the largest requests beside a stream", [one.row() for one in found])
     show_named("control: all work on the event loop", [one.row() for one in control])
     assert not any(one.status == 0 or one.status >= 500 for one in found[1:])

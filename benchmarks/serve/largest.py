@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
+import subprocess
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import chainrule as cr
-from benchmarks.serve.load import answer, request_bytes
+from benchmarks.serve.load import answer, cpu_until_idle, request_bytes, server
 
 PATIENCE = 60.0
 """Seconds after which a client gives its request up."""
 LONGEST_GAP = 0.5
 """Seconds that a stream may have to wait for its next piece."""
+MOST_AFTER_LEAVING = 0.5
+"""Seconds that a server may compute for a client that has gone."""
 CONTROLS = ("/tokenize letters", "/v1/score 30 kB, top 20", "/v1/completions echo, 30 kB, top 20")
 """Requests for which a server that does its work on the event loop must fail."""
 WORDS = "The function returns a list of objects, in the order in which they were added. It may be empty."
@@ -82,13 +89,33 @@ def task_models() -> dict[str, Any]:
     """Train a small model for each route: two that predict text, and one of each other task by its verb."""
     corpus, small = cr.Corpus.open("builtin:python"), {"layers": 1, "steps": 2}
     pairs, tagged = [("a b c", "c b a"), ("b c a", "a c b")] * 8, [[("the", "DET"), ("cat", "NOUN")]] * 8
+    labelled = [
+        (f"{words} {number}", label)
+        for number in range(40)
+        for words, label in (("a cat", "en"), ("eine Katze", "de"))
+    ]
     return {
         "ngram": cr.train("ngram", corpus, order=5, tokenizer="bpe"),
         "lstm": cr.train("lstm", corpus, tokenizer="bpe", context="stream", embedding=64, hidden=128, steps=1),
         "translate": cr.train("seq2seq", pairs, cell="gru", width=32, **small),
         "tag": cr.train("tagger", tagged, width=32, **small),
+        "classify": cr.train("classifier", labelled, width=32, **small),
         "fill": cr.train("masked", corpus, width=32, heads=2, window=128, **small),
     }
+
+
+@contextmanager
+def large_server(
+    program: tuple[str, ...] = ("-m", "chainrule"),
+) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+    """Start a server of `task_models`; yield its port and the process."""
+    with tempfile.TemporaryDirectory() as place:
+        folders = []
+        for name, model in task_models().items():
+            folders.append(str(Path(place, name)))
+            model.save(folders[-1])
+        with server(*folders, program=program) as found:
+            yield found
 
 
 def largest_requests() -> list[tuple[str, str, Any]]:
@@ -135,14 +162,17 @@ def largest_requests() -> list[tuple[str, str, Any]]:
     )
     add("900 kB", "/v1/responses", model=lm, input=text, max_output_tokens=8)
     add("128 texts", "/v1/embeddings", model=network, input=[text[:1500]] * 128)
+    add("900 kB, network", "/v1/completions", model=network, prompt=text, max_tokens=8)
     add("900 kB", "/v1/next", model=lm, prompt=text, top=200)
+    add("900 kB, network", "/v1/next", model=network, prompt=text)
     add("16 beams", "/v1/beam", model=lm, prompt=text, width=16, max_tokens=64)
     add("4,000 letters", "/v1/suggest", model=lm, text=text[:4000], k=20)
     add("2,000 letters", "/v1/inside", model=network, text=text[:2000])
     add("200 letters", "/v1/merges", model=lm, text=text[:200])
     add("100", "/v1/neighbours", model=network, token="a", top=100)
     add("128 texts", "/v1/translate", model="translate", text=[text[:300]] * 128, beams=5)
-    add("9 texts of 100 kB", "/v1/tag", model="tag", text=[text[:100_000]] * 9)
+    add("45 texts of 20 kB", "/v1/tag", model="tag", text=[text[:20_000]] * 45)
+    add("9 texts of 100 kB", "/v1/classify", model="classify", text=[text[:100_000]] * 9)
     add("30 gaps", "/v1/fill", model="fill", text="[MASK] " * 30, top=50)
     add("a wrong list", "/detokenize", model=lm, tokens=["a"] * 200_000)
     return found
@@ -194,6 +224,15 @@ async def stream_until(port: int, model: str, done: asyncio.Event, times: list[f
             if not size:
                 break
         writer.close()
+
+
+def after_leaving(port: int, process: subprocess.Popen[str], path: str, body: Any, wait: float) -> float:
+    """Send a request, and leave after some seconds; return how long the server then computes for nobody."""
+    cpu_until_idle(process)
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(request_bytes(body, path))
+        time.sleep(wait)
+    return cpu_until_idle(process)
 
 
 def measure(port: int, streaming: str, requests: list[tuple[str, str, Any]]) -> list[Outcome]:

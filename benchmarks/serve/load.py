@@ -22,6 +22,8 @@ import numpy as np
 Request = tuple[bytes, bytes | None]
 """The bytes of a request, and bytes that its answer must contain."""
 
+_MOMENT = 0.3
+
 
 @dataclass
 class Tally:
@@ -180,3 +182,20 @@ def resident(process: subprocess.Popen[str]) -> float:
     """Return the memory of a process in MB."""
     pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def cpu_seconds(process: subprocess.Popen[str]) -> float:
+    """Return the time that a process has computed, all of its threads together."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def cpu_until_idle(process: subprocess.Popen[str]) -> float:
+    """Wait until a process has done nothing for a moment; return how long it computed until then."""
+    began = before = cpu_seconds(process)
+    while True:
+        time.sleep(_MOMENT)
+        now = cpu_seconds(process)
+        if now - before < 0.1 * _MOMENT:
+            return before - began
+        before = now

@@ -386,10 +386,10 @@ def test_networks_share_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -
     assert budget.within(counted, [small, large]) is counted
     now[0] = 20.0  # 80 s are left
     first = budget.within(small, [large])
-    assert first.settings["minutes"] * 60 == pytest.approx((80 - 4 * 2) / 4, abs=0.01)
+    assert first.settings["minutes"] * 60 == pytest.approx((80 - 6 * 2) / 4, abs=0.01)
     now[0] = 50.0
-    budget.took(first, 30.0)  # measuring took 12 s where 2 were expected: now 7 are
-    assert budget.within(large, []).settings["minutes"] * 60 == pytest.approx(50 - 3 * 7, abs=0.01)
+    budget.took(first, 29.0)  # measuring took 12 s where 2 were expected: now 7 are
+    assert budget.within(large, []).settings["minutes"] * 60 == pytest.approx(50 - 5 * 7, abs=0.01)
     now[0] = 105.0  # 5 s late
     assert budget.within(large, []).settings["minutes"] * 60 == pytest.approx(1.0, abs=0.01)
     now[0] = 500.0

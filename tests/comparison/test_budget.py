@@ -1,6 +1,7 @@
 """Tests of budgets that are the same for every network, and of networks that are trained from several seeds."""
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import pytest
 
 import chainrule as cr
 from chainrule.comparison import budget as budgets
+from chainrule.comparison import compare as comparing
 from chainrule.comparison import ladder as ladders
 from chainrule.comparison.budget import EqualBudget, TimeBudget
 from chainrule.comparison.results import Comparison, read_comparison
@@ -125,7 +127,7 @@ def test_speeds_are_medians_after_the_first_use(
     assert bigram.test.tokens_per_second == pytest.approx(bigram.test.tokens / 0.4)
 
 
-@pytest.mark.parametrize(("busy", "shares"), [(1.0, [18.3] * 3), (4.0, [13.0] * 3)])
+@pytest.mark.parametrize(("busy", "shares"), [(1.0, [17.7] * 3), (4.0, [10.3] * 3)])
 def test_a_busy_machine_is_known_before_the_first_network(
     monkeypatch: pytest.MonkeyPatch, busy: float, shares: list[float]
 ) -> None:
@@ -142,8 +144,25 @@ def test_a_busy_machine_is_known_before_the_first_network(
         found.append(seconds)
         now[0] += seconds + busy
         budget.took(entry, seconds + busy)
-    # 75 s: (75 - 15 - 1 * 5) / 3, and (75 - 16 - 4 * 5) / 3; the mixture takes as long to measure as two networks
+    # 75 s: (75 - 15 - 1 * 7) / 3, and (75 - 16 - 4 * 7) / 3; the mixture takes four times as long as measuring one
     assert found == pytest.approx(shares, abs=0.1)
+
+
+def test_the_text_is_read_within_the_minutes(ladder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded, kept = comparing.encode_examples, []
+
+    def slowly(*args: Any) -> Any:
+        time.sleep(0.5)
+        return encoded(*args)
+
+    def keep(*args: Any) -> TimeBudget:
+        kept.append(TimeBudget(*args))
+        return kept[0]
+
+    monkeypatch.setattr(comparing, "encode_examples", slowly)
+    monkeypatch.setattr(comparing, "TimeBudget", keep)
+    compared(ladder, tmp_path / "out", kinds=["ngram"], minutes=1)
+    assert 0.5 <= kept[0].spent < 10
 
 
 @pytest.mark.parametrize("slower", [1.0, 4.0, 30.0])
@@ -170,8 +189,8 @@ def test_the_minutes_hold_on_a_machine_that_slows_down(monkeypatch: pytest.Monke
         now[0] += seconds
         work(2.0)  # to measure it
         budget.took(entry, now[0] - began)
-    work(4.0)  # the mixture
-    once = slower * 6.0  # what is measured last, when no time is left to make up for it
+    work(8.0)  # the mixture
+    once = slower * 10.0  # what is measured last, when no time is left to make up for it
     assert 240 * 0.9 < now[0] < 240 * 1.1 + (once + budgets.LATE_SECONDS if slower > 4 else 0)
     assert bool(left_out) == (slower > 4)
     assert all("the 4 minutes were over before its turn" in error for error in left_out)

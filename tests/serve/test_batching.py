@@ -17,7 +17,7 @@ from chainrule.errors import DecodingError
 from chainrule.serve.batching.prefixes import LEAST, Prefixes
 from chainrule.serve.batching.requests import PAUSE, Ask, BusyError, ClosingError, Generated, Ticket
 from chainrule.serve.batching.rows import Pace
-from chainrule.serve.batching.scheduler import Limits, Scheduler
+from chainrule.serve.batching.scheduler import READ_AT_ONCE, Limits, Scheduler
 
 
 def generated_by(scheduler: Scheduler, *asks: Ask) -> list[list[int]]:
@@ -107,6 +107,35 @@ def test_a_text_ends_where_its_end_is_the_last_token_of_a_piece(monkeypatch: pyt
     (ids,) = generated_by(Scheduler(lm), Ask("i love", cr.Greedy(), 9))
     # "cats", then the end: nothing comes after it
     assert ids == [*lm.tokenizer.encode("cats").tolist(), lm.tokenizer.eos]
+
+
+@pytest.mark.parametrize("heal", [True, False])
+def test_a_prompt_is_not_read_to_its_end_for_a_client_that_has_gone(
+    heal: bool, models: dict[str, cr.LanguageModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lm = models["transformer"]
+    long, short = (Ask(text, cr.Greedy(), 4, heal=heal) for text in ("the cat sat " * 2000, "the dog"))
+    alone = generated_by(Scheduler(lm), short)[0]
+    scheduler, extend, parts, found = Scheduler(lm), lm.extend, [], []
+
+    async def leave() -> None:
+        gone, other = scheduler.generate(long), scheduler.generate(short)
+
+        def leaving(state: Any, ids_BT: Any) -> Any:
+            parts.append(ids_BT.shape[1])
+            if parts.count(READ_AT_ONCE) == 2:
+                gone.cancel()
+            return extend(state, ids_BT)
+
+        monkeypatch.setattr(lm, "extend", leaving)
+        scheduler.start()
+        async for event in other.events():
+            found.extend(event.ids if isinstance(event, Generated) else ())
+        scheduler.close()
+
+    run_async(leave())
+    assert parts.count(READ_AT_ONCE) == 2 and sum(parts) < 3 * READ_AT_ONCE
+    assert found == alone
 
 
 def test_a_request_that_fails_does_not_fail_others(models: dict[str, cr.LanguageModel]) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import shutil
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx2
 import numpy as np
 import pytest
 from tests.report.test_run_report import run_folder
 from tests.serve.conftest import LINES, SETTINGS
-from tests.serve.serving import Running, running
+from tests.serve.serving import Running, run_async, running
 
 import chainrule as cr
 from chainrule.contract.lm import LanguageModel
@@ -22,6 +26,7 @@ from chainrule.explanation.neighbours import neighbours, table_of
 from chainrule.explanation.reading import token_of
 from chainrule.mixtures.mixture import Mixture
 from chainrule.seq2seq.alignments import align
+from chainrule.serve.api import inside
 from chainrule.serve.api.inside import LONGEST, InsideRequest, look_at_network
 from chainrule.system.disk import holding
 
@@ -482,3 +487,32 @@ def test_a_key_protects_them(folders: dict[str, Path], runs: Path) -> None:
         # a browser that follows a link sends no key: the link is one that nobody else can know
         assert httpx2.get(f"{server.address}{link}").status_code == 200
         refused(httpx2.get(f"{server.address}/reports/ladder"), 404)
+
+
+def test_who_leaves_lets_nobody_look_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look makes a copy of the model, and goes on when its client has gone."""
+    begun: list[int] = []
+    looking = threading.Lock()
+
+    def look(lm: object, asked: InsideRequest) -> dict[str, object]:
+        begun.append(1)
+        assert looking.acquire(blocking=False), "another one is looking"
+        time.sleep(0.2)
+        looking.release()
+        return {}
+
+    served = SimpleNamespace(name="m", lm=None, model=SimpleNamespace(kind="lstm"))
+    monkeypatch.setattr(inside, "find_model", lambda *_: served)
+    monkeypatch.setattr(inside, "look_at_network", look)
+    monkeypatch.setattr(inside, "_way_to_look", lambda model: look)
+
+    async def several() -> None:
+        asked = InsideRequest(text="the cat"), cast(Any, None)
+        gone = [asyncio.create_task(inside.inside(*asked)) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        for one in gone:
+            one.cancel()
+        await inside.inside(*asked)
+
+    run_async(several())
+    assert len(begun) == 2  # the first was looking when its client left, two had not begun

@@ -14,7 +14,14 @@ from typing import Any
 
 import httpx2
 import pytest
-from benchmarks.serve.largest import ON_THE_LOOP, beside
+from benchmarks.serve.largest import (
+    MOST_AFTER_LEAVING,
+    ON_THE_LOOP,
+    after_leaving,
+    beside,
+    large_server,
+    largest_requests,
+)
 from benchmarks.serve.load import server as started
 from tests.serve.serving import Running, run_async
 
@@ -159,6 +166,46 @@ def test_texts_of_a_task_are_read_in_groups() -> None:
     assert [text for group in groups for text in group] == texts
     assert all(len(group) <= 32 and (len(group) == 1 or sum(map(len, group)) <= 10_000) for group in groups)
     assert len(groups) == 4 and not [*tasks._groups([])]
+
+
+def test_a_large_request_can_be_given_up_by_itself(models: dict[str, cr.LanguageModel]) -> None:
+    """Short texts of several clients are done together; a client that goes does not leave its own to others."""
+    scheduler, read = Scheduler(models["ngram"]), []
+    begun, left = threading.Event(), threading.Event()
+
+    def run(items: list[str]) -> Iterator[Any]:
+        for item in items:
+            begun.set()
+            assert left.wait(60)
+            read.append(item)
+            yield item
+            yield PAUSE
+
+    async def leave(large: list[str]) -> None:
+        gone, other = (
+            asyncio.ensure_future(scheduler.bulk(tasks._key(texts, "tag", "unicode"), texts, run))
+            for texts in (large, ["short"])
+        )
+        await asyncio.sleep(0)  # both wait before the thread begins
+        scheduler.start()
+        while not begun.is_set():
+            await asyncio.sleep(0.01)
+        gone.cancel()
+        await asyncio.sleep(0)
+        left.set()
+        assert await other == ["short"]
+        scheduler.close()
+
+    assert tasks._key(["a"] * 31, "tag") == tasks._key(["b"], "tag") != tasks._key(["b"], "classify")
+    run_async(leave(["long"] * 32))
+    assert read == ["long", "short"]
+
+
+@pytest.mark.slow
+def test_little_is_done_for_a_client_that_has_gone() -> None:
+    with large_server() as (port, process):
+        for name, path, body in largest_requests():
+            assert after_leaving(port, process, path, body, wait=0.5) < MOST_AFTER_LEAVING, name
 
 
 def test_the_collector_of_garbage_passes_over_what_was_loaded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ MINUTES = 4.0
 
 Unit: TypeAlias = Literal["tokens", "steps", "parameters", "flops"]
 
-_MIXING = 2.0  # the time to mix and measure a mixture, in that to measure a network
+_MIXING = 4.0  # the time to mix and measure a mixture, in that to measure a network
 _LEAST_SECONDS = 1.0  # a network whose turn comes in time gets at least that much
 LATE_SECONDS = 10.0
 """After the end of the time, in which a network may still begin: a short comparison has a network too."""
@@ -93,7 +93,7 @@ class TimeBudget:
     minutes: float | None
     """All of the time; None: every network has the minutes of its own settings."""
     spent: float = 0.0
-    """Seconds that an earlier part of the comparison took."""
+    """Seconds that the comparison took before: to read the text, and for models that are there already."""
     each: float = 0.0
     """Seconds that a network takes beside its trainings."""
     trainings: int = 1

@@ -119,6 +119,7 @@ def compare(
     _check_trainable(entries, device)
     if has_torch() and any(is_for_accelerators(kind, entry.settings) for kind, entry in entries):
         load_torch_whole()
+    began = time.perf_counter()
     on_parts = curve_jobs(entries) if curve else []
     earlier = _check_destination(out, overwrite)
     with holding(out), scratch_folder() as scratch:
@@ -151,6 +152,7 @@ def compare(
         training = MeasuredTraining(data, HeldOut(parts["test"], encoded["test"]), out, text, seeds)
         spent = sum(one.seconds for one in comparison.results)
         spent += sum(one.seconds for one in comparison.curve if one.share < 1)
+        spent += time.perf_counter() - began  # to read the text and to make tokens of it
         each = seeds * encoded["test"].tokens / _SCORED_PER_SECOND
         _train_all(training, jobs, texts, own, comparison, TimeBudget(minutes, spent, each, seeds))
         if is_of_text:

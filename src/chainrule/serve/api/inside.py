@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ DIGITS = 4
 _BY_HEAD = {"query": "query_HK", "key": "key_HK", "value": "value_HK", "scores": "scores_HT"}
 _BY_FEATURE = ("attention", "middle", "feedforward", "out")
 """The numbers of a block that are sent as they are, by their names there."""
-_COPIES = asyncio.Semaphore(1)
+_COPIES = ThreadPoolExecutor(1, "chainrule-inside")
 
 
 @router.post("/v1/inside")
@@ -58,8 +59,7 @@ async def inside(body: InsideRequest, request: Request) -> Response:
     served = find_model(request, body.model)
     look = _way_to_look(served.model)
     if look is look_at_network:  # it makes a copy, which needs no turn of the model's thread; one at a time
-        async with _COPIES:
-            found = await asyncio.to_thread(look_at_network, served.lm, body)
+        found = await asyncio.get_running_loop().run_in_executor(_COPIES, look_at_network, served.lm, body)
     else:
         (found,) = await in_bulk(served, "inside", [body], lambda asked: look(served.model, asked))
     return await as_json({"object": "inside", "model": served.name, "kind": served.model.kind, **found})

@@ -134,9 +134,9 @@ async def beam(body: BeamRequest, request: Request) -> Response:
         for prompt in items:
             yield from beam_tree(lm, prompt, body.width, body.max_tokens)
 
-    key = "beam", body.width, body.max_tokens
-    found = await served.scheduler.bulk(key, [body.prompt], run)
-    return await as_json({"object": "beam", "model": served.name, **found[0]})
+    # each by itself, so that it can be given up by itself
+    (found,) = await served.scheduler.bulk(object(), [body.prompt], run)
+    return await as_json({"object": "beam", "model": served.name, **found})
 
 
 def read_in_parts(lm: LanguageModel, ids: Sequence[int]) -> Generator[Any, None, State]:

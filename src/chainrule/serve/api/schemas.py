@@ -23,6 +23,8 @@ LONGEST_STUDENT = 64
 TokenId = Annotated[int, Field(ge=0, le=2**31)]
 Text = Annotated[str, Field(max_length=1_000_000)]
 Sentence = Annotated[str, Field(max_length=100_000)]
+TaggedText = Annotated[str, Field(max_length=20_000)]
+"""A network reads all of it in one go, which cannot be given up."""
 Texts = Annotated[list[Text], Field(min_length=1, max_length=MOST_PROMPTS)]
 # one error is enough: to describe half a million of them would take seconds
 Tokens = Annotated[list[TokenId], Field(min_length=1, max_length=500_000, fail_fast=True)]
@@ -356,6 +358,7 @@ class TranslateRequest(OfTexts):
 class TagRequest(OfTexts):
     """The body of /v1/tag."""
 
+    text: TaggedText | Annotated[list[TaggedText], Field(min_length=1, max_length=MOST_PROMPTS)]
     split: Literal["unicode", "whitespace"] = "unicode"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -67,7 +67,7 @@ async def translate(body: TranslateRequest, request: Request) -> Response:
                 yield result
             yield PAUSE
 
-    key = "translate", body.beams, body.alignments
+    key = _key(body.texts, "translate", body.beams, body.alignments)
     found = await served.scheduler.bulk(key, body.texts, run)
     return await as_json({"object": "list", "model": served.name, "data": found})
 
@@ -87,7 +87,7 @@ async def tag_words(body: TagRequest, request: Request) -> Response:
                 ]
             yield PAUSE
 
-    found = await served.scheduler.bulk(("tag", body.split), body.texts, run)
+    found = await served.scheduler.bulk(_key(body.texts, "tag", body.split), body.texts, run)
     data = [{"words": words} for words in found]
     return await as_json({"object": "list", "model": served.name, "tags": tagger.tags, "data": data})
 
@@ -107,7 +107,7 @@ async def classify_texts(body: ClassifyRequest, request: Request) -> Response:
 
     if any(not text.strip() for text in body.texts):
         raise ModelError("a text is empty: there is nothing to classify")
-    found = await served.scheduler.bulk(("classify",), body.texts, run)
+    found = await served.scheduler.bulk(_key(body.texts, "classify"), body.texts, run)
     return await as_json({"object": "list", "model": served.name, "labels": classifier.labels, "data": found})
 
 
@@ -121,6 +121,15 @@ async def fill_gaps(body: FillRequest, request: Request) -> Response:
     key = "fill", body.top
     (found,) = await in_bulk(served, key, [body.text], lambda text: asdict(fill(model, text, body.top)))
     return await as_json({"object": "fill", "model": served.name, **found})
+
+
+def _key(texts: list[str], *what: Hashable) -> Hashable:
+    """Return the key of texts, under which requests are done together; many texts have one of their own.
+
+    They fill a group by themselves, and can then be given up by themselves.
+    """
+    is_group = len(texts) >= _TEXTS_AT_ONCE or sum(map(len, texts)) >= _LETTERS_AT_ONCE
+    return what, object() if is_group else None
 
 
 def _groups(texts: list[str]) -> Iterator[list[str]]:

@@ -137,7 +137,9 @@ async def embeddings(body: EmbeddingRequest, request: Request) -> Response:
             refuse_nan(mean_D)
             yield mean_D / max(float(np.linalg.norm(mean_D)), 1e-12)
 
-    vectors = await served.scheduler.bulk("embed", rows, run)
+    # many tokens by themselves, so that they can be given up by themselves
+    key = "embed", object() if sum(map(len, rows)) > READ_AT_ONCE else None
+    vectors = await served.scheduler.bulk(key, rows, run)
     if body.dimensions not in (None, len(vectors[0])):
         raise ModelError(
             f"dimensions: the vectors of {served.name} have {len(vectors[0])} numbers; no other is offered"

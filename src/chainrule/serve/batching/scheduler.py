@@ -171,10 +171,10 @@ class Scheduler:
         lm = LanguageModel.expect(self.model)
         if tickets[0].ask.is_healed:
             texts = [context_of(lm, str(ticket.ask.prompt)) for ticket in tickets]
-            states, respellings = find_respellings(lm, texts, read=self._read)
+            states, respellings = find_respellings(lm, texts, read=partial(self._read, tickets))
         else:
             respellings = [Respellings(self._ids(lm, ticket.ask)) for ticket in tickets]
-            states = self._read([found.stable for found in respellings])
+            states = self._read(tickets, [found.stable for found in respellings])
         rows: list[Row] = []
         added: list[tuple[int, ...]] = []  # the tokens that spell the rest of each row's prompt
         groups: dict[Hashable, list[int]] = {}
@@ -210,14 +210,17 @@ class Scheduler:
             ids = ids[len(ids) - ids[::-1].index(lm.tokenizer.eos) :]
         return ids
 
-    def _read(self, prompts: list[list[int]]) -> State:
-        """Return the state after prompts, from states that were kept; texts under way go on meanwhile."""
+    def _read(self, tickets: Sequence[Ticket], prompts: list[list[int]]) -> State:
+        """Return the state after prompts, from states that were kept; texts under way go on meanwhile.
+
+        A prompt that nobody waits for any more is not read to its end.
+        """
         assert self._prefixes is not None
         lm = self._prefixes.lm
         states, rest = [], []
-        for ids in prompts:
+        for ticket, ids in zip(tickets, prompts, strict=True):
             size, state, shared = self._prefixes.find(ids)
-            while (size < len(ids) and len(ids) - size > READ_AT_ONCE) or size < shared < len(ids):
+            while not ticket.cancelled and (len(ids) - size > READ_AT_ONCE or size < shared < len(ids)):
                 stop = min(size + READ_AT_ONCE, shared if size < shared else len(ids))
                 state = lm.extend(state, np.asarray([ids[size:stop]], dtype=np.int64))
                 size = stop
@@ -226,7 +229,7 @@ class Scheduler:
                 self._advance()
                 self._send()
             states.append(state)
-            rest.append(ids[size:])
+            rest.append([] if ticket.cancelled else ids[size:])
         joined = _joined(states)
         joined = lm.extend(joined, pad(rest)) if any(rest) else joined
         for row, ids in enumerate(prompts):
