@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from chainrule.errors import (
 )
 from chainrule.folder import MANIFEST, ModelFolder, read_folder
 from chainrule.system.devices import choose_device, has_torch
+from chainrule.system.display import PlainResult
 from chainrule.system.parallel import Executor
 from chainrule.system.plugins import find_plugins, import_object, load_plugin
 from chainrule.text.corpus import Corpus
@@ -104,7 +105,7 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
-class Figures:
+class Figures(PlainResult):
     """What was measured of a model that does something else than predict text."""
 
     values: Mapping[str, float]
@@ -117,10 +118,6 @@ class Figures:
     """How the figures came about, such as the signature of a metric."""
     sample: str = ""
     """An example of what the model does."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The figures as plain values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import count
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from chainrule.contract.lm import LanguageModel
 from chainrule.decode.suggest import suggest
 from chainrule.errors import ModelError
 from chainrule.evaluation.metrics import entropy, yes_no_questions
-from chainrule.system.display import Part
+from chainrule.system.display import Part, PlainResult
 from chainrule.tasks.games.lines import Ask, Tell
 
 Tree: TypeAlias = "str | tuple[Tree, Tree]"
@@ -44,7 +44,7 @@ def leaves(tree: Tree, depth: int = 0) -> Iterator[tuple[str, int]]:
 
 
 @dataclass(frozen=True)
-class Questions:
+class Questions(PlainResult):
     """The result of twenty questions: what was thought of, and how many questions it took."""
 
     word: str
@@ -53,10 +53,6 @@ class Questions:
     """The mean number of questions over the words, by their probabilities."""
     entropy: float
     """The entropy of the words, in bits: no way to ask needs fewer questions in the mean."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as plain values."""
-        return asdict(self)
 
     def parts(self) -> list[Part]:
         """Return the number of questions beside the expected one."""
