@@ -111,7 +111,7 @@ class Figures(PlainResult):
     values: Mapping[str, float]
     """The figures by name, in the order in which a table shows them."""
     loss: float
-    """What models are ranked by: the lowest is the best. 100 - BLEU, or the share of wrong tags."""
+    """The figure that ranks models, the lowest first: 100 - BLEU, or the share of wrong tags."""
     tokens_per_second: float
     """How fast it does its task."""
     note: str = ""
@@ -154,11 +154,11 @@ class Kind:
     load: Callable[[ModelFolder], Model]
     ladder: tuple[LadderEntry, ...] = ()
     tunes_on_held_out: Callable[[Any], bool] = field(default=lambda settings: False)
-    """Whether, with these settings, training needs validation text."""
+    """Returns True if training with these settings needs held-out text."""
     fewest_documents: Callable[[Any], int] = field(default=lambda settings: 2)
     """With fewer documents, none is held out: the kind tunes on the text that it learns from, or not at all."""
     takes_executor: Callable[[Any], bool] = field(default=lambda settings: False)
-    """Whether, with these settings, the work of training can be given to an executor, such as that of ray/."""
+    """Returns True if training with these settings can use an executor, such as that of ray/."""
     check: Callable[[Any, str], None] = field(default=lambda settings, device: None)
     """Refuses, before the text is read, settings that cannot be trained on the device of that name."""
     keeps_run: bool = False
@@ -184,7 +184,7 @@ class Kind:
 
 
 def kind_names() -> list[str]:
-    """Every kind there is, plug-ins included; none is imported."""
+    """Return the names of all kinds, plug-ins included; none is imported."""
     return [*_BUILT_IN, *(name for name in find_plugins(PLUGINS) if name not in _BUILT_IN)]
 
 

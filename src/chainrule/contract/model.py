@@ -81,7 +81,7 @@ class Model(ABC):
 
     @classmethod
     def expect(cls, model: object) -> Self:
-        """The model, if it keeps this contract; for any other a ModelError that names the function to call."""
+        """Return the model if it is of this class; else raise a ModelError that names the function to call."""
         if isinstance(model, cls):
             return model
         if not isinstance(model, Model):
@@ -91,7 +91,7 @@ class Model(ABC):
         )
 
     def content(self) -> ModelFolder:
-        """What its folder holds."""
+        """Return the content of its model folder."""
         return ModelFolder(
             kind=self.kind,
             config=asdict(self.settings),
@@ -108,6 +108,6 @@ class Model(ABC):
         write_folder(folder, self.content(), overwrite=overwrite)
 
     def described_as(self, other: Model) -> Self:
-        """This model with the provenance and the metrics of another, of which it is a copy elsewhere."""
+        """Return this model with the provenance and metrics of another, of which it is a copy on some device."""
         self.provenance, self.metrics = other.provenance, other.metrics
         return self

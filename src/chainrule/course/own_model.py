@@ -96,7 +96,7 @@ class OwnModel(LanguageModel):
         return scores_BT
 
     def tensors(self) -> Mapping[str, np.ndarray]:
-        """Return nothing: the model is code."""
+        """Return no arrays: the model is code."""
         return {}
 
     def on(self, device: str, dtype: str = "float32") -> OwnModel:

@@ -116,7 +116,7 @@ def _names(described: dict[str, Any]) -> dict[str, str]:
 
 
 def _their_order(name: str, array: np.ndarray, described: dict[str, Any]) -> np.ndarray:
-    """Rows in llama.cpp's order: of a llama it turns neighbouring numbers of a head, not those of halves."""
+    """Rows in llama.cpp's order: in a llama it rotates neighbouring numbers of a head, where we rotate halves."""
     if described["model_type"] == "llama" and ("q_proj" in name or "k_proj" in name):
         heads = described["num_attention_heads" if "q_proj" in name else "num_key_value_heads"]
         array = array.reshape(heads, 2, -1, array.shape[1]).swapaxes(1, 2).reshape(array.shape)

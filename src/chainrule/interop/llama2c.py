@@ -88,5 +88,5 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def halves(weight: Tensor, heads: int) -> Tensor:
-    """Rows in our order: llama2.c and llama.cpp turn neighbours (x_2i, x_2i+1), where we turn halves of a head."""
+    """Rows in our order: llama2.c and llama.cpp rotate neighbours (x_2i, x_2i+1), where we rotate halves."""
     return weight.view(heads, -1, 2, weight.shape[1]).transpose(1, 2).reshape(weight.shape)

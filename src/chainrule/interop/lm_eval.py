@@ -108,7 +108,7 @@ class ChainruleLM(LM):  # type: ignore[misc]
         return texts
 
     def get_model_info(self) -> dict[str, Any]:
-        """What the harness notes of the model in its results."""
+        """Return what the harness records about the model in its results."""
         return {
             "chainrule_path": self.path,
             "chainrule_model": repr(self.lm),
@@ -203,7 +203,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Run as a script, this file is the module __main__; the harness is told of the module that others import.
+    # Run as a script, this file is the module __main__; the harness gets the module that others import.
     from chainrule.interop.lm_eval import main as run_harness
 
     run_harness()

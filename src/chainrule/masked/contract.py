@@ -21,7 +21,7 @@ from chainrule.folder import TEXT
 from chainrule.tokens.base import Tokenizer
 
 MASK = "[MASK]"
-"""What stands for a hidden token in text."""
+"""The text that stands for a hidden token."""
 
 
 class MaskedModel(Model):

@@ -63,7 +63,7 @@ class Masking(Objective):
     """
 
     before: NextToken
-    """What stands before a row."""
+    """The objective that puts the right token before a row."""
     vocab_size: int
     """The number of tokens; it is the id of [MASK] as well."""
     seed: int

@@ -104,7 +104,7 @@ class Cache:
         return CacheState(ids_BN[:, first:], None if keys is None else keys[:, first:])
 
     def scores(self, state: CacheState, ids_BT: Array, features_BTD: Array | None) -> Array:
-        """ln p of each id; what stands on padding means nothing. `features_BTD` are what each is predicted from."""
+        """ln p of each id; the values at padding are arbitrary. `features_BTD` are what each is predicted from."""
         if not self.is_continuous:
             return self._count_scores(state, np.asarray(to_numpy(ids_BT), dtype=np.int64))
         assert features_BTD is not None
@@ -182,7 +182,7 @@ class Cache:
         return xp.concat(scores, axis=1) if scores else features_BTD[:, :, 0]
 
     def _weights(self, queries_BTD: Array, keys_BMD: Array, seen_BTM: Array) -> Array:
-        """a_i of the tokens that are seen; where none is, anything."""
+        """The weights a_i of the tokens that are seen; arbitrary numbers where no token is."""
         xp = array_namespace(queries_BTD)
         wide = xp.float64 if "float64" in str(queries_BTD.dtype) else xp.float32
         # θ h · h_i

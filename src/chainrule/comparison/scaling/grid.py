@@ -324,7 +324,7 @@ def _train(data: TrainingData, size: Size, **how_long: Any) -> Any:
 
 @dataclass(frozen=True)
 class Speed:
-    """What a size takes on this machine now."""
+    """The parameters of a size, and its speed on this machine now."""
 
     parameters: int
     per_token: float

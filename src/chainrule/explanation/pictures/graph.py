@@ -160,7 +160,7 @@ def _symbols(nodes: Sequence[Node], given: Mapping[Node, str]) -> dict[Node, str
 
 
 def _parameter(node: Node) -> Any:
-    """What tells apart parameters and parts of them, such as the rows of a gate; None for other nodes."""
+    """Return a key for a parameter, or a part of one such as the rows of a gate; None for other nodes."""
     if isinstance(node, Module) and all(isinstance(one, Parameter) for one in node.in_modules):
         return (*node.in_modules, node.equation(*["" for _ in node.in_modules]))
     return node if isinstance(node, Parameter) else None

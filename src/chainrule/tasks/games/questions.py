@@ -16,7 +16,7 @@ from chainrule.system.display import Part, PlainResult
 from chainrule.tasks.games.lines import Ask, Tell
 
 Tree: TypeAlias = "str | tuple[Tree, Tree]"
-"""What is thought of, or a question: whether it is in the first tree; if not, it is in the second."""
+"""A word, or a question: is the word in the first tree? If not, it is in the second."""
 
 
 def question_tree(probabilities: Mapping[str, float]) -> Tree:
@@ -35,7 +35,7 @@ def question_tree(probabilities: Mapping[str, float]) -> Tree:
 
 
 def leaves(tree: Tree, depth: int = 0) -> Iterator[tuple[str, int]]:
-    """Yield what can be thought of, each with the number of questions that find it."""
+    """Yield the words of a tree, each with the number of questions that find it."""
     if isinstance(tree, str):
         yield tree, depth
     else:
