@@ -60,7 +60,15 @@ class Alignment:
 
 
 def align(model: Model, source: str, target: str | None = None) -> Alignment:
-    """Align a source and a target; without a target, the model's own translation."""
+    """Align a source and a target; without a target, the model's own translation.
+
+    >>> import chainrule as cr
+    >>> pairs = [("a b", "b a"), ("b c", "c b"), ("c a", "a c")] * 4
+    >>> model = cr.train("seq2seq", pairs, cell="gru", width=8, layers=1, steps=1, tokenizer="word")
+    >>> found = align(model, "a b", "b a")
+    >>> found.source, found.target, found.weights_TS.shape
+    (('a', 'b', '</s>'), ('b', 'a', '</s>'), (3, 3))
+    """
     lm = ConditionalModel.expect(model)
     target = translate(lm, source) if target is None else target
     ids = np.asarray([*lm.tokenizer.encode(target), lm.tokenizer.eos])

@@ -61,7 +61,15 @@ class Questions(PlainResult):
 
 
 def twenty_questions(lm: LanguageModel, prompt: str, ask: Ask, tell: Tell, *, words: int = 8) -> Questions | None:
-    """Find the next word that the player thinks of, one of the model's most likely, by yes-no questions."""
+    """Find the next word that the player thinks of, one of the model's most likely, by yes-no questions.
+
+    >>> import chainrule as cr
+    >>> lm = cr.train("ngram", ["i love cats", "i love dogs"], order=3, smoothing="mle", tokenizer="word")
+    >>> said = []
+    >>> found = twenty_questions(lm, "i love", lambda question: "y", said.append)
+    >>> found.questions, found.entropy, said[-1]
+    (1, 1.0, 'it is cats')
+    """
     likely = suggest(lm, f"{prompt.rstrip()} ", words)
     total = sum(one.probability for one in likely)
     p = {one.word: one.probability / total for one in likely}

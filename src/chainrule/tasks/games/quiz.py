@@ -63,6 +63,13 @@ def real_or_written(
 
     The model, and which text comes first, are drawn at random; what was right is said at the end. None if nothing
     was answered.
+
+    >>> import chainrule as cr
+    >>> lines = ["the cat sat on the mat", "the dog sat on the cat"]
+    >>> lm = cr.train("ngram", lines * 3, order=2, tokenizer="word")
+    >>> found = real_or_written({"bigram": lm}, lines, lambda question: "a", lambda said: None)
+    >>> found.rounds
+    {'bigram': 2}
     """
     random = np.random.default_rng([seed % 2**64, 1])
     answers: list[tuple[str, str, str]] = []  # the model, the letter of the real text, the answer
