@@ -6,18 +6,41 @@ These functions use `start`, `extend` and `next_log_probs` only, one token and o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from chainrule.arrays import PAD, to_numpy
-from chainrule.contract.lm import LanguageModel, State
+from chainrule.arrays import PAD, Array, to_numpy
+from chainrule.contract.lm import LanguageModel, State, check_rows
 
 
-def score(lm: LanguageModel, ids_BT: np.ndarray) -> np.ndarray:
+@dataclass(frozen=True)
+class PrefixState(State):
+    """The ids that each row has read after <s>: the state of a model that computes from all of them."""
+
+    rows: tuple[tuple[int, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def select(self, rows: Array) -> PrefixState:
+        return PrefixState(tuple(self.rows[row] for row in to_numpy(rows).tolist()))
+
+    def join(self, other: PrefixState) -> PrefixState:
+        return PrefixState(self.rows + other.rows)
+
+    def extended(self, ids_BT: Array) -> PrefixState:
+        """Return the prefixes with more ids; padding adds none."""
+        check_rows(self, ids_BT)
+        added = [[token for token in row if token != PAD] for row in to_numpy(ids_BT).tolist()]
+        return PrefixState(tuple((*row, *more) for row, more in zip(self.rows, added, strict=True)))
+
+
+def score(lm: LanguageModel, ids_BT: np.ndarray, first: State | None = None) -> np.ndarray:
     """ln p of each token, looked up in the distribution after its prefix: the reference for `lm.score`."""
     scores_BT = np.zeros(ids_BT.shape, dtype=np.float64)
     for b, row in enumerate(ids_BT):
-        state = lm.start(1)
+        state = lm.start(1) if first is None else first.select(np.asarray([b]))
         for t, token in enumerate(row):
             if token == PAD:
                 break
