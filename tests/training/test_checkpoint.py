@@ -563,24 +563,14 @@ def test_a_longer_run_validates_as_often_as_one_that_was_planned_so(tmp_path: Pa
     assert decided == [(0, 10), (10, 100)]
 
 
-@pytest.mark.parametrize("stop", [36, 20])
-def test_a_tail_that_is_none_any_more_is_not_averaged(
-    stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("average", "every", "stop"), [("tail", 50, 36), ("tail", 50, 20), ("ema", 20, 2)])
+def test_an_average_is_that_of_the_longer_run(
+    average: str, every: int, stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 40 steps the last 9 are averaged, of 100 the last 21."""
-    constant = replace(settings("adamw", "tail"), schedule="constant", warmup=0.0, validate_every=50)
+    """The tail holds the last 9 of 40 steps and the last 21 of 100; the moving mean spans 2 of 40 and 5 of 100."""
+    constant = replace(settings("adamw", average), schedule="constant", warmup=0.0, validate_every=every)
     with monkeypatch.context() as patched, pytest.raises(Interrupted):
         stopping(patched, stop)
-        train(seeded(Bigram), constant, data(run=tmp_path))
-    longer = replace(constant, steps=100)
-    found = train(seeded(Bigram), longer, data(run=tmp_path, resume=True))
-    assert_same(found, train(seeded(Bigram), longer, data()))
-
-
-def test_a_moving_mean_moves_as_the_longer_run_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    constant = replace(settings("adamw", "ema"), schedule="constant", warmup=0.0, validate_every=20)
-    with monkeypatch.context() as patched, pytest.raises(Interrupted):
-        stopping(patched, 2)  # of 100 steps 5 are in the mean, of 40 two
         train(seeded(Bigram), constant, data(run=tmp_path))
     longer = replace(constant, steps=100)
     found = train(seeded(Bigram), longer, data(run=tmp_path, resume=True))
