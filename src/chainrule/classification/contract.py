@@ -2,8 +2,7 @@
 
     p(label | text)                          Σ over labels is 1
 
-It says nothing of the next token, so it is no language model; but a language model for each label makes one
-(bayes.py).
+It predicts no next token, so it is no language model; bayes.py makes one of a language model for each label.
 """
 
 from __future__ import annotations

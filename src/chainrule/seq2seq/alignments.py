@@ -1,9 +1,9 @@
 """Alignments: how much attention the decoder paid to each token of a source for each token of a target.
 
 The weight α_ts is the attention to source token s when target token t was predicted; the weights of a target token
-sum to one. A Transformer has such weights for each head of each layer: here they are
-the mean over the heads of its last layer but one, or of its only one, which is where they agree best with what was
-translated to what (Garg and others 2019, "Jointly learning to align and translate"; tests hold it for toy tasks).
+sum to one. A Transformer has weights for each head of each layer; the alignment is the mean over the heads of the
+last layer but one, or of the only layer, since these heads agree best with reference alignments (Garg
+and others 2019, "Jointly learning to align and translate"; tests hold it for toy tasks).
 """
 
 from __future__ import annotations

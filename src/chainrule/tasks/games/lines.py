@@ -1,4 +1,4 @@
-"""What the games share: how a game asks and tells, and the lines that it draws."""
+"""What the games share: the functions by which a game asks and reports, and the lines that it draws."""
 
 from __future__ import annotations
 
