@@ -53,7 +53,7 @@ class Classifier(Model):
 
     @abstractmethod
     def log_probs_of_lines(self, lines: Sequence[str]) -> np.ndarray:
-        """ln p of each label of each text, [N, K]; a text is one line, and there is at least one."""
+        """Return ln p of each label of each text, [N, K]; a text is one line, and there is at least one."""
 
     # What follows is the same for every classifier; none overrides it.
 

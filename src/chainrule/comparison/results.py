@@ -350,7 +350,7 @@ class Comparison:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """The comparison as plain values."""
+        """Return the comparison as plain values."""
         found = asdict(replace(self, draws={}))
         del found["draws"]
         for one in found["results"]:
@@ -363,7 +363,7 @@ class Comparison:
         return f"<Comparison of {len(self.results):,} model{'s' * (len(self.results) != 1)}{best}>"
 
     def _repr_html_(self) -> str:
-        """The tables, for a notebook: how good each model is and what it costs, and what each wrote."""
+        """Return the tables, for a notebook: how good each model is and what it costs, and what each wrote."""
         from chainrule.comparison.tables import comparison_parts, samples_table
 
         return to_html([*comparison_parts(self), *filter(None, [self.advice]), samples_table(self)])

@@ -35,7 +35,7 @@ class SweptModel:
     measured: Measured
 
     def to_json(self) -> dict[str, Any]:
-        """The row as plain values."""
+        """Return the row as plain values."""
         return {"settings": dict(self.settings), "vocabulary": self.vocab_size, **self.measured.to_json()}
 
 

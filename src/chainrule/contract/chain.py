@@ -37,7 +37,7 @@ class PrefixState(State):
 
 
 def score(lm: LanguageModel, ids_BT: np.ndarray, first: State | None = None) -> np.ndarray:
-    """ln p of each token, looked up in the distribution after its prefix: the reference for `lm.score`."""
+    """Return ln p of each token, looked up in the distribution after its prefix: the reference for `lm.score`."""
     scores_BT = np.zeros(ids_BT.shape, dtype=np.float64)
     for b, row in enumerate(ids_BT):
         state = lm.start(1) if first is None else first.select(np.asarray([b]))
@@ -51,12 +51,12 @@ def score(lm: LanguageModel, ids_BT: np.ndarray, first: State | None = None) -> 
 
 
 def step(lm: LanguageModel, state: State, token: int) -> State:
-    """The one-row state after one more token."""
+    """Return the one-row state after one more token."""
     return lm.extend(state, np.asarray([[token]]))
 
 
 def after(lm: LanguageModel, prefix: Sequence[int]) -> State:
-    """The one-row state after <s> and the prefix, token by token."""
+    """Return the one-row state after <s> and the prefix, token by token."""
     state = lm.start(1)
     for token in prefix:
         state = step(lm, state, int(token))
@@ -64,7 +64,7 @@ def after(lm: LanguageModel, prefix: Sequence[int]) -> State:
 
 
 def every_sequence(lm: LanguageModel, max_tokens: int) -> Iterator[tuple[tuple[int, ...], float]]:
-    """Every sequence that ends in </s> or has `max_tokens` tokens, with its ln p; those with p = 0 are left out.
+    """Return every sequence that ends in </s> or has `max_tokens` tokens, with ln p; leave out those of p = 0.
 
     The probabilities sum to one: the sequences are the leaves of a tree, and at each node the branches sum to one.
     """

@@ -337,7 +337,7 @@ def check_task(content: ModelFolder, tasks: Collection[str]) -> None:
 
 
 def load_content(content: ModelFolder) -> Model:
-    """The model of a folder that was read, or of a part of one, on the CPU."""
+    """Return the model of a folder that was read, or of a part of one, on the CPU."""
     content = replace(content, kind=present_name(content.kind))
     if not is_kind(content.kind):
         raise FolderError(

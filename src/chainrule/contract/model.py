@@ -48,11 +48,11 @@ class Model(ABC):
 
     @abstractmethod
     def tensors(self) -> Mapping[str, np.ndarray]:
-        """The arrays that its folder stores, by name, in NumPy."""
+        """Return the arrays that its folder stores, by name, in NumPy."""
 
     @abstractmethod
     def on(self, device: str, dtype: str = "float32") -> Model:
-        """This model on a device, computing in a precision; this one stays as it is.
+        """Return this model on a device, computing in a precision; this one stays as it is.
 
         The arrays that the copy computes are at least as precise as `dtype`, and at least float32. A kind that
         cannot compute on the device raises SettingsError.
@@ -69,7 +69,7 @@ class Model(ABC):
         return "float64"
 
     def parts(self) -> Mapping[str, Model]:
-        """The models that this one is made of, by name; each is saved in a folder inside its folder."""
+        """Return the models that this one is made of, by name; each is saved in a folder inside its folder."""
         return {}
 
     # What follows is the same for every model; none overrides it.

@@ -93,7 +93,7 @@ class Measured(Measurements):
         return not self.lossless
 
     def to_json(self) -> dict[str, Any]:
-        """The measurements as plain values; without what holds only for a text that lacks its last line end."""
+        """Return the measurements as plain values, without those that are None."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def figures(self) -> dict[str, str]:

@@ -43,7 +43,7 @@ def export_model(
 
 
 def check_new_file(path: Path, *, overwrite: bool) -> Path:
-    """The path, if a file can be written there."""
+    """Return the path, if a file can be written there."""
     if path.is_dir() or (path.exists() and not overwrite):
         raise FolderError(
             f"{path} exists; choose another one{'' if path.is_dir() else ', or overwrite it (--overwrite)'}"
@@ -61,7 +61,7 @@ def import_model(
     tokenizer: str | Path | None = None,
     progress: Progress = SILENT,
 ) -> Any:
-    """The model of a folder of transformers, of a GGUF or ARPA file, or of a checkpoint of llama2.c.
+    """Return the model of a folder of transformers, of a GGUF or ARPA file, or of a checkpoint of llama2.c.
 
     hf://OWNER/NAME is a folder of transformers on the Hugging Face hub.
     The context is stream for networks and line for masked models and ARPA files, unless another is given.
@@ -107,7 +107,7 @@ def is_vocabulary(path: Path) -> bool:
 
 
 def import_tokenizer(path: str | Path, *, pattern: str | None = None) -> PublishedTokenizer:
-    """The tokenizer of a file or folder of another program."""
+    """Return the tokenizer of a file or folder of another program."""
     from chainrule.interop.vocabularies.files import read_tokenizer
 
     return read_tokenizer(path, pattern=pattern)
@@ -130,7 +130,7 @@ def is_hub_address(path: str | Path) -> bool:
 
 
 def fetch_model(address: str) -> Path:
-    """The folder with the files of a model of the hub."""
+    """Return the folder with the files of a model of the hub."""
     found = _ADDRESS.fullmatch(address)
     if found is None:
         raise ForeignFileError(f"{address}: expected hf://OWNER/NAME or hf://OWNER/NAME@REVISION")

@@ -204,14 +204,14 @@ def load(folder: str | Path, *, context: Context | None = None) -> Any:
 def as_model(
     network: Transformer, tokenizer: PublishedTokenizer, context: Context, path: Path, architecture: str
 ) -> NeuralModel:
-    """A network that was carried over from a file or folder, as a model of the kind transformer."""
+    """Return a network that was carried over from a file or folder, as a model of the kind transformer."""
     settings = TransformerSettings(**asdict(network.config), engine="torch")
     lm = NeuralModel(network, tokenizer, context, kind="transformer", settings=settings, slide=settings.slide_share)
     return _carried_over(lm, path, architecture)
 
 
 def _carried_over(model: SomeModel, path: Path, architecture: str) -> SomeModel:
-    """The model, with a note of where it comes from."""
+    """Return the model, with a note of where it comes from."""
     model.provenance = {"from": path.name, "architecture": architecture, "chainrule": __version__}
     return model
 

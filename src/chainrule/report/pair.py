@@ -84,7 +84,7 @@ class PairDetails:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as plain values."""
+        """Return the figures as plain values."""
         rows = [
             {
                 "name": name,

@@ -131,7 +131,7 @@ def measure(model: Any, test: HeldOut, progress: Progress = SILENT) -> Figures:
 def score_pairs(
     lm: ConditionalModel, examples: Sequence[tuple[str, str]], *, progress: Progress = SILENT
 ) -> tuple[float, int]:
-    """-ln p of all targets given their sources, and how many tokens they have."""
+    """Return -ln p of all targets given their sources, and how many tokens they have."""
     sources = [lm.encode_source(source) for source, _ in examples]
     targets = [np.asarray([*lm.tokenizer.encode(target), lm.tokenizer.eos]) for _, target in examples]
     sizes = np.asarray([max(len(s), len(t)) for s, t in zip(sources, targets, strict=True)])

@@ -163,7 +163,7 @@ class Scaling:
         return sum(FLOPS * cell.parameters * cell.tokens for cell in self.cells)
 
     def to_json(self) -> dict[str, Any]:
-        """The record as plain values."""
+        """Return the record as plain values."""
         return {"format": FORMAT, **asdict(self), "flops": self.flops}
 
     def write(self, out: Path) -> None:

@@ -123,7 +123,7 @@ def differentiate(tape: Tape, symbols: Mapping[Node, str] | None = None) -> Grap
 
 
 def _in_order(modules: Sequence[Module]) -> list[Node]:
-    """Every node once, each after its inputs."""
+    """Return every node once, each after its inputs."""
     return list(dict.fromkeys(node for module in modules for node in (*module.in_modules, module)))
 
 
@@ -138,7 +138,7 @@ def _norm(gradient: Gradient) -> float:
 
 
 def _symbols(nodes: Sequence[Node], given: Mapping[Node, str]) -> dict[Node, str]:
-    """The symbol of each node, as given, or by its kind.
+    """Return the symbol of each node, as given, or by its kind.
 
     A parameter's symbol is its name; data are x₁, x₂, ..., modules a₁, a₂, ..., and a last node that is a single
     number, the loss, is L.
@@ -167,7 +167,7 @@ def _parameter(node: Node) -> Any:
 
 
 def _steps(modules: Sequence[Module]) -> dict[Node, tuple[int, bool]]:
-    """The time step of each node, and whether it is unrolled.
+    """Return the time step of each node, and whether it is unrolled.
 
     An unrolled network applies a parameter to the result of an earlier application of it: a module with n earlier
     applications on the path that leads to it is at step n. A node that depends on no repeated parameter, such as an
