@@ -16,7 +16,7 @@ from . import (
 )
 from ._version import __version__
 from .arrays import PAD, to_numpy
-from .classification.classify import classify
+from .classification.contract import classify
 from .comparison.compare import compare
 from .contract.kinds import load
 from .contract.lm import LanguageModel, State

@@ -21,7 +21,7 @@ from chainrule.autodiff.optim import Optimiser
 from chainrule.autodiff.tape_model import TapeModel
 from chainrule.contract.data import TrainingData
 from chainrule.contract.kinds import find_kind
-from chainrule.errors import Interrupted, SettingsError, TrainingError
+from chainrule.errors import SettingsError, TrainingError
 from chainrule.inference.neural_model import NeuralModel
 from chainrule.networks.config import count_parameters
 from chainrule.runs import prepare
@@ -33,7 +33,7 @@ from chainrule.training.examples import texts_of
 from chainrule.training.run_state import Place
 from chainrule.training.train import Trained, train_network
 from listening import Listening
-from stopping import stopping
+from stopping import interrupted
 
 from .twins import KINDS, data, settings_of, twins
 
@@ -315,17 +315,13 @@ OPTIMISERS = ("sgd", "momentum", "rmsprop", "adam", "adamw", "muon")
         for j, one in enumerate(OPTIMISERS)
     ],
 )
-def test_a_run_that_was_interrupted_goes_on_bit_for_bit(
-    name: str, optimiser: str, at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_was_interrupted_goes_on_bit_for_bit(name: str, optimiser: str, at: int, tmp_path: Path) -> None:
     """Weights, the optimiser's moments and counts, what is remembered, the random generator, the best weights."""
     design, own = RESUMED[name]
     values = {"steps": 20, "validate_every": 3, "optimiser": optimiser, "weight_decay": 0.01, **own}
     whole = trainer(design, **values).run()
-    with monkeypatch.context() as patched:
-        stopping(patched, at)
-        with pytest.raises(Interrupted, match=f"stopped after step {at} of 20; go on with: chainrule resume"):
-            trainer(design, **values, run=tmp_path).run()
+    with interrupted(at, match=f"stopped after step {at} of 20; go on with: chainrule resume"):
+        trainer(design, **values, run=tmp_path).run()
     resumed = trainer(design, **values, run=tmp_path, resume=True).run()
     assert (resumed.state.step, resumed.state.tokens) == (20, whole.state.tokens)
     assert resumed.state.history == whole.state.history
@@ -337,26 +333,21 @@ def test_a_run_that_was_interrupted_goes_on_bit_for_bit(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_is_heard_at_the_end_of_a_step(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stopping(monkeypatch, 5, number=number)
-    with pytest.raises(Interrupted) as stopped:
+def test_ctrl_c_is_heard_at_the_end_of_a_step(number: int, tmp_path: Path) -> None:
+    with interrupted(5, number=number) as stopped:
         trainer(steps=20, run=tmp_path).run()
     assert stopped.value.signal == number
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000005"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_is_resumed_from_its_run_folder(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_kind_is_resumed_from_its_run_folder(kind: str, tmp_path: Path) -> None:
     """With all that a kind adds: the weights drawn at the beginning, the last model, its figures."""
     sizes = {"width": 8, "heads": 2, "layers": 1} if kind == "transformer" else {"embedding": 8, "hidden": 8}
     small: dict[str, Any] = {"engine": "tape", **sizes, "batch": 32, "steps": 12, "validate_every": 4}
     whole = cr.train(kind, TOY, valid=TOY, run=tmp_path / "whole", **small, tokenizer="word")
-    with monkeypatch.context() as patched:
-        stopping(patched, 6)
-        with pytest.raises(Interrupted):
-            cr.train(kind, TOY, valid=TOY, run=tmp_path / "run", **small, tokenizer="word")
+    with interrupted(6):
+        cr.train(kind, TOY, valid=TOY, run=tmp_path / "run", **small, tokenizer="word")
     with pytest.raises(SettingsError, match="holds a training that can be resumed"):
         cr.train(kind, TOY, valid=TOY, run=tmp_path / "run", **small, tokenizer="word")
     resumed = cr.train(kind, TOY, valid=TOY, run=tmp_path / "run", resume=True, **small, tokenizer="word")
@@ -372,14 +363,10 @@ def test_every_kind_is_resumed_from_its_run_folder(
 
 
 @pytest.mark.parametrize(("first", "then"), [("tape", "torch"), ("torch", "tape")])
-def test_a_run_of_the_other_engine_is_not_resumed(
-    first: str, then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_of_the_other_engine_is_not_resumed(first: str, then: str, tmp_path: Path) -> None:
     small = {"embedding": 8, "hidden": 8, "batch": 32, "steps": 12}
-    with monkeypatch.context() as patched:
-        stopping(patched, 6)
-        with pytest.raises(Interrupted):
-            cr.train("gru", TOY, run=tmp_path, engine=first, **small, tokenizer="word")
+    with interrupted(6):
+        cr.train("gru", TOY, run=tmp_path, engine=first, **small, tokenizer="word")
     said = f"not the training that the checkpoint is of .*settings engine: {first} then, {then} now"
     with pytest.raises(TrainingError, match=said):
         cr.train("gru", TOY, run=tmp_path, resume=True, engine=then, **small, tokenizer="word")
@@ -395,10 +382,9 @@ def test_a_run_from_before_the_tape_kept_checkpoints_was_torchs(
     """Its checkpoint says nothing of an engine in its settings."""
     small = {"embedding": 8, "hidden": 8, "batch": 32, "steps": 12}
     with monkeypatch.context() as patched:
-        stopping(patched, 6)
         identity = loop.identity
         patched.setattr(loop, "identity", lambda *given: _without_engine(identity(*given)))
-        with pytest.raises(Interrupted):
+        with interrupted(6):
             cr.train("gru", TOY, run=tmp_path, engine="torch", **small, tokenizer="word")
     with pytest.raises(TrainingError, match="settings engine: torch then, tape now"):
         cr.train("gru", TOY, run=tmp_path, resume=True, engine="tape", **small, tokenizer="word")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,10 @@ import chainrule as cr
 from chainrule.classification.bayes import BayesClassifier
 from chainrule.classification.evaluate import evaluate_classifier, measure
 from chainrule.contract.kinds import HeldOut, LadderEntry, find_kind
-from chainrule.errors import CorpusError, DamagedFileError, Interrupted, ModelError, SettingsError
+from chainrule.errors import CorpusError, DamagedFileError, ModelError, SettingsError
 from chainrule.testing import CLASSIFIER_LAWS, check_classifier_laws
 from chainrule.text.labelled import Labelled
-from stopping import stopping
+from stopping import interrupted
 
 TINY: dict[str, Any] = {"width": 16, "embedding": 8, "layers": 1, "batch": 128, "precision": "float32"}
 DESIGNS: dict[str, dict[str, Any]] = {
@@ -212,17 +211,15 @@ def test_a_masked_model_gives_a_classifier_its_encoder(frozen: bool, tmp_path: P
     check_classifier_laws(classifier)
 
 
-def test_resuming_is_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resuming_is_exact(tmp_path: Path) -> None:
     """A run of six steps, and one that is stopped after three and goes on: the same weights; fields are kept."""
     options: Any = {"steps": 6, "validate_every": 2, "dropout": 0.2, "average": "ema", "encoder": "lstm"}
     path = tmp_path / "train.csv"
     path.write_text("body,lang\n" + "".join(f"{text},{label}\n" for text, label in sentences()))
     given = Labelled.open(path, field="body", label_field="lang")
     whole = trained({}, given, **options)
-    with monkeypatch.context() as patched:
-        stopping(patched, 3, number=signal.SIGTERM)
-        with pytest.raises(Interrupted):
-            trained({}, given, run=tmp_path / "run", **options)
+    with interrupted(3):
+        trained({}, given, run=tmp_path / "run", **options)
     resumed = cr.resume(tmp_path / "run")
     for name, array in whole.tensors().items():
         assert np.array_equal(array, resumed.tensors()[name]), name

@@ -188,7 +188,7 @@ def test_wrong_types_of_arguments_are_refused(toy: cr.LanguageModel) -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 16, 100])
-def test_the_interval_of_host_checks_changes_no_text(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_interval_of_host_checks_changes_no_text(at_once: int) -> None:
     lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=2, tokenizer="word")
     prompts = [lm.tokenizer.encode(text).tolist() for text in ("The", "", "If the value", "a")]
     strategy = cr.RepetitionPenalty(1.2) | cr.TopK(40)

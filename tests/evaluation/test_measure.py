@@ -69,7 +69,7 @@ def test_pieces_and_batches_change_nothing(lm: cr.LanguageModel, monkeypatch: py
     assert math.isclose(evaluate(lm, cr.Corpus.from_text(TEXT)).nats, whole.nats)
 
 
-def test_lines_scored_one_by_one_sum_to_the_whole(lm: cr.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_scored_one_by_one_sum_to_the_whole(lm: cr.LanguageModel) -> None:
     lines = list(score_lines(lm, cr.Corpus.from_text(TEXT)))
     assert [line.text for line in lines] == TEXT.splitlines()
     assert [len(line.ids) for line in lines] == [4, 1, 4, 4, 3]

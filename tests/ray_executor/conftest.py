@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from tests.cli.running import Fails, Ran, Run
 
 from chainrule.cli.main import main
 from chainrule.ray.executor import RayExecutor
 from chainrule.system.parallel import Executor
-
-
-class Ran(NamedTuple):
-    """How a verb ended, and what it said."""
-
-    code: object
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
-Fails = Callable[..., str]
 
 
 @pytest.fixture

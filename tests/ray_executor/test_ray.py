@@ -129,9 +129,7 @@ class DyingWorkers(RayExecutor):
 
 
 @pytest.mark.slow
-def test_workers_that_die_in_the_middle_change_nothing(
-    files: Path, tmp_path: Path, ray_workers: RayExecutor
-) -> None:
+def test_workers_that_die_in_the_middle_change_nothing(files: Path, ray_workers: RayExecutor) -> None:
     expected = cr.train("ngram", files, order=3, tokenizer="word")
     executor = DyingWorkers(ray_workers.folder, ray_workers.workers)  # type: ignore[arg-type]
     found = cr.train("ngram", files, order=3, workers=executor, tokenizer="word")

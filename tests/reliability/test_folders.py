@@ -333,7 +333,7 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("old.txt", "old")]
 
 
-def test_errors_call_files_by_their_final_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_call_files_by_their_final_names(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space") as raised, disk.replaced_path(tmp_path / "ids") as path:
         raise OSError(28, "No space left on device", str(path))
     assert raised.value.filename == str(tmp_path / "ids")

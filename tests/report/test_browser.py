@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.browsing import PATIENCE
+from tests.browsing import PATIENCE, Watched
 
 import chainrule as cr
 
@@ -48,23 +47,13 @@ def address(made: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     return cr.report.write_report(folder, pictures=False).resolve().as_uri()
 
 
-class Opened:
-    """A page, what went wrong on it, and what it asked the network for."""
+class Opened(Watched):
+    """The page of a report, once its charts are drawn."""
 
     def __init__(self, browser: Any, address: str, width: int = 1280, scheme: str = "light") -> None:
-        context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme)
-        self.page = context.new_page()
-        self.wrong: list[str] = []
-        self.asked: list[str] = []
-        self.page.on("console", lambda said: self.wrong.append(said.text) if said.type == "error" else None)
-        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.set_default_timeout(PATIENCE)
+        super().__init__(browser, width, scheme, PATIENCE)
         self.page.goto(address)
         self.page.wait_for_selector("html[data-drawn=true]")
-
-    def script(self, code: str) -> Any:
-        return self.page.evaluate(code)
 
 
 @pytest.fixture(scope="module")
@@ -146,22 +135,13 @@ def test_paper_has_everything(browser: Any, address: str) -> None:
     assert max(opened.script(tables)) <= 720
 
 
-def violations(opened: Opened) -> list[str]:
-    """What axe-core has to say against a page."""
-    found = find_spec("axe_playwright_python")
-    assert found is not None and found.origin is not None, "axe-playwright-python is not installed"
-    opened.script((Path(found.origin).parent / "axe.min.js").read_text(encoding="utf-8"))
-    against = opened.script("axe.run({resultTypes: ['violations']}).then(found => found.violations)")
-    return [f"{one['id']}: {node['target']}" for one in against for node in one["nodes"]]
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_axe_finds_nothing(browser: Any, address: str, width: int, scheme: str) -> None:
     opened = Opened(browser, address, width, scheme)
-    assert violations(opened) == []
+    assert opened.violations() == []
     unfold(opened)
-    assert violations(opened) == []
+    assert opened.violations() == []
 
 
 def test_a_table_that_is_cut_says_so(browser: Any, address: str) -> None:
@@ -282,7 +262,7 @@ def test_the_page_of_a_pair_is_drawn(browser: Any, made: Path, tmp_path: Path, s
     assert len(opened.page.query_selector_all("[data-chart=pair] svg .mark-symbol path")) >= 4
     assert opened.script("document.documentElement.scrollWidth") <= 390
     unfold(opened)
-    assert violations(opened) == []
+    assert opened.violations() == []
     assert opened.wrong == []
 
 

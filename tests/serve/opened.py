@@ -6,23 +6,16 @@ import time
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
-from tests.browsing import PATIENCE
+from tests.browsing import PATIENCE, Watched
 from tests.serve.serving import Running
 
 
-class Opened:
-    """A page at a view, and what went wrong on it."""
+class Opened(Watched):
+    """A page at a view."""
 
     def __init__(self, browser: Any, server: Running, width: int = 1280, scheme: str = "light") -> None:
-        self.context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme)
-        self.page, self.address = self.context.new_page(), server.address
-        self.wrong: list[str] = []
-        self.asked: list[str] = []
-        # what the policy of the page forbids is an error on the console
-        self.page.on("console", lambda said: self.wrong.append(said.text) if said.type == "error" else None)
-        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.set_default_timeout(PATIENCE / 4)
+        super().__init__(browser, width, scheme, PATIENCE / 4)
+        self.address = server.address
 
     def go(self, view: str, **state: object) -> Any:
         self.page.goto("about:blank")
@@ -53,9 +46,6 @@ class Opened:
         while not self.page.evaluate(code):
             assert time.monotonic() < until, code
             time.sleep(0.02)
-
-    def script(self, code: str) -> Any:
-        return self.page.evaluate(code)
 
     def tokens(self) -> list[str]:
         return self.script("Array.from(document.querySelectorAll('.paper [data-stop]'), s => s.textContent)")

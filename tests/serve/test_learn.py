@@ -13,7 +13,6 @@ import httpx2
 import pytest
 from tests.serve.opened import Opened
 from tests.serve.serving import Running, run_async, running
-from tests.serve.test_page import accessible
 
 import chainrule as cr
 from chainrule.cli.main import main
@@ -182,7 +181,7 @@ def opened(browser: Any, learning: Running) -> Iterator[Opened]:
 
 def test_a_lesson_is_found_answered_and_remembered(opened: Opened) -> None:
     page = opened.go("learn")
-    assert accessible(page) == []
+    assert opened.violations() == []
     page.get_by_label("Student").fill("ann")
     opened.until("document.querySelector('.lessons a').hash.includes('student=ann')")
     page.click(".lessons a:has-text('Counting')")
@@ -234,7 +233,7 @@ def test_a_view_opens_between_the_paragraphs(opened: Opened) -> None:
     assert page.locator(".panel select").input_value() == "toy"
     page.get_by_label("Top-k, exactly").fill("1")  # the sliders of the view work here as well
     opened.until("document.querySelectorAll('.panel .next .cut').length === 1")
-    assert accessible(page) == []
+    assert opened.violations() == []
     page.click(".panel button:has-text('Write')")  # a step, which draws the view anew inside the lesson
     page.wait_for_selector(".panel [data-stop]")
     page.locator("a[data-view^='inside']").click()
@@ -273,7 +272,7 @@ def test_sliders_of_a_card_move_its_numbers_and_its_picture(
     opened.until("document.querySelector('.textbook .figure')?.textContent === '1'")
     names = ["be", "</s>", "to", "so", "the", "a", "in", "yield", "my", "for", "all others"]
     assert dials.locator(".name").all_inner_texts() == names
-    assert accessible(page) == []
+    assert opened.violations() == []
     opened.close()
 
 

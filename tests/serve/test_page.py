@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -74,26 +73,17 @@ def test_files_are_served_with_their_types_and_tags(server: Running) -> None:
 # -- every view -------------------------------------------------------------------------------------------
 
 
-def accessible(page: Any) -> list[str]:
-    """What axe-core has to say against a page."""
-    found = find_spec("axe_playwright_python")
-    assert found is not None and found.origin is not None, "axe-playwright-python is not installed"
-    page.evaluate((Path(found.origin).parent / "axe.min.js").read_text(encoding="utf-8"))
-    violations = page.evaluate("axe.run({resultTypes: ['violations']}).then(found => found.violations)")
-    return [f"{one['id']}: {node['target']}" for one in violations for node in one["nodes"]]
-
-
 @pytest.mark.parametrize("view", STATES)
 def test_a_view_is_drawn_light_and_dark_wide_and_narrow(view: str, opened: Opened) -> None:
     page = opened.go(view, **STATES[view])
     assert page.inner_text("h1") == view.capitalize()
     assert page.get_attribute(f"nav a[href^='#/{view}']", "aria-current") == "page"
     assert page.query_selector("main .wrong") is None
-    assert accessible(page) == []
+    assert opened.violations() == []
     light = opened.script("getComputedStyle(document.body).backgroundColor")
     page.click("#theme")
     assert opened.script("getComputedStyle(document.body).backgroundColor") != light
-    assert accessible(page) == []
+    assert opened.violations() == []
     for width in (360, 768):
         page.set_viewport_size({"width": width, "height": 800})
         assert opened.script("document.documentElement.scrollWidth") <= width

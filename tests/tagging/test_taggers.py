@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import torch
 
 import chainrule as cr
 from chainrule.contract import kinds
-from chainrule.errors import Interrupted, ModelError, SettingsError
+from chainrule.errors import ModelError, SettingsError
 from chainrule.networks.tagging.config import TaggerSettings, WordInputs
 from chainrule.networks.tagging.tagger import TaggerNetwork
 from chainrule.settings import closed
@@ -24,7 +23,7 @@ from chainrule.text.tagged import Tagged
 from chainrule.tokens.words.tokenizer import WordTokenizer
 from chainrule.training.layouts import in_pieces
 from chainrule.training.objectives import Sequences, Stretches
-from stopping import stopping
+from stopping import interrupted
 
 from .toys import TINY, StandIn, StandInSettings, sentences, tagged_by_the_first_word, tagged_by_the_last_word
 
@@ -206,16 +205,14 @@ def test_a_tuned_encoder_leaves_out_features() -> None:
         assert (config.dropout, config.attention_dropout) == (share, share)
 
 
-def test_resuming_is_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resuming_is_exact(tmp_path: Path) -> None:
     """A run of six steps, and one that is stopped after three and goes on: the same weights, with word dropout."""
     options: Any = {"steps": 6, "validate_every": 2, "word_dropout": 0.3, "dropout": 0.2, "average": "ema"}
     path = tmp_path / "train.txt"
     path.write_text("".join(f"{one.line}\n" for one in Tagged.of(sentences())))
     whole = trained({}, path, **options)
-    with monkeypatch.context() as patched:
-        stopping(patched, 3, number=signal.SIGTERM)
-        with pytest.raises(Interrupted):
-            trained({}, path, run=tmp_path / "run", **options)
+    with interrupted(3):
+        trained({}, path, run=tmp_path / "run", **options)
     resumed = cr.resume(tmp_path / "run")
     for name, array in whole.tensors().items():
         assert np.array_equal(array, resumed.tensors()[name]), name

@@ -113,7 +113,7 @@ def test_an_empty_text_and_one_that_would_be_overwritten_are_errors(tmp_path: Pa
         learn_and_encode(Corpus.open(path), Limit(), "whitespace", path)
 
 
-def test_many_short_blocks_are_together_worth_a_kernel(tmp_path: Path) -> None:
+def test_many_short_blocks_are_together_worth_a_kernel() -> None:
     learner = learning.WordLearner("whitespace")
     block = b"i love cats\n" * 20_000  # 240 KB: the fifth makes it more than a megabyte
     assert [learner.learn(block)[1] for _ in range(6)] == [0, 0, 0, 0, 1, 1]

@@ -75,7 +75,7 @@ def test_a_precision_that_is_asked_for_is_not_questioned(monkeypatch: pytest.Mon
     assert found.bfloat16 == (wanted == "bfloat16")
 
 
-def test_a_run_that_goes_on_is_paced_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_goes_on_is_paced_anew() -> None:
     """After 100 of 110 steps; an epoch has 12 steps."""
     state = RunState(Decisions(False, False, False, 110, 11, {"kept": 1}), step=100, seconds=20.0)
     for values, expected in (

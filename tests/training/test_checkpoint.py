@@ -40,6 +40,7 @@ from chainrule.training.layouts import Size
 from chainrule.training.run_state import Mode, Place
 from chainrule.training.train import Trained
 from listening import Listening
+from stopping import interrupted, stopping
 
 HERE = Path(__file__).parent
 
@@ -54,18 +55,6 @@ def assert_same(one: Trained, other: Trained) -> None:
     for name in one.last:
         assert np.array_equal(one.last[name], other.last[name]), name
         assert np.array_equal(one.best[name], other.best[name]), name
-
-
-def stopping(monkeypatch: pytest.MonkeyPatch, *steps: int, number: int = signal.SIGTERM) -> None:
-    """Signals come in the middle of these steps."""
-    step = loop.Loop._step
-
-    def stopped(self: Any) -> None:
-        if self.state.step + 1 in steps:
-            signal.raise_signal(number)
-        step(self)
-
-    monkeypatch.setattr(loop.Loop, "_step", stopped)
 
 
 CASES = [
@@ -160,12 +149,9 @@ def test_a_snapshot_is_a_copy() -> None:
         assert np.array_equal(array, as_it_was[name]), name
 
 
-def test_a_checkpoint_from_before_there_were_engines_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_from_before_there_were_engines_goes_on(tmp_path: Path) -> None:
     """It says nothing of an objective, and of counts only that of the averaged weights."""
-    with monkeypatch.context() as patched, pytest.raises(Interrupted):
-        stopping(patched, 35)
+    with interrupted(35):
         trained(tmp_path, *CASES[2])
     checkpoints = Checkpoints(tmp_path, SILENT)
     found = checkpoints.newest()
@@ -283,8 +269,7 @@ def test_a_checkpoint_that_cannot_be_written_at_the_stop_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint, "write_tensors", full_disk)
-    stopping(monkeypatch, 5)
-    with pytest.raises(Interrupted, match=r"step 5 could not be written: .*No space left"):
+    with interrupted(5, match=r"step 5 could not be written: .*No space left"):
         trained(tmp_path, *CASES[0])
 
 
@@ -303,10 +288,9 @@ def test_a_finished_training_is_not_lost_with_its_checkpoint(
 # -- signals ----------------------------------------------------------------------------------------------
 
 
-def test_signals_do_what_they_did_after_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signals_do_what_they_did_after_a_run(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    stopping(monkeypatch, 3, number=signal.SIGINT)
-    with pytest.raises(Interrupted) as caught:
+    with interrupted(3) as caught:
         trained(tmp_path, *CASES[0])
     assert caught.value.signal == signal.SIGINT
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
@@ -477,11 +461,8 @@ def power_failure(running: Any) -> None:
     raise RuntimeError("power failure")
 
 
-def test_a_training_whose_steps_were_too_large_goes_on_with_smaller_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patched, pytest.raises(Interrupted):
-        stopping(patched, 5)
+def test_a_training_whose_steps_were_too_large_goes_on_with_smaller_ones(tmp_path: Path) -> None:
+    with interrupted(5):
         train(seeded(Bigram), settings(), data(run=tmp_path))
     smaller = replace(settings(), learning_rate=1e-9, clip=0.1)
     found = train(seeded(Bigram), smaller, data(run=tmp_path, resume=True))
@@ -496,13 +477,10 @@ def test_a_training_whose_steps_were_too_large_goes_on_with_smaller_ones(
 
 
 @pytest.mark.parametrize(("longer", "steps"), [({"steps": 50}, 50), ({"steps": None, "epochs": 3}, 36)], ids=str)
-def test_a_resumed_run_may_have_another_length(
-    longer: dict[str, Any], steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_may_have_another_length(longer: dict[str, Any], steps: int, tmp_path: Path) -> None:
     """With a constant rate, it is the same as a run that had this length from its start."""
     constant = replace(settings(), schedule="constant", warmup=0.0, validate_every=10)
-    with monkeypatch.context() as patched, pytest.raises(Interrupted):
-        stopping(patched, 12)
+    with interrupted(12):
         train(seeded(Bigram), constant, data(run=tmp_path))
     progress, longer_settings = Listening(), replace(constant, **longer)
     found = train(seeded(Bigram), longer_settings, data(run=tmp_path, resume=True, progress=progress))
@@ -518,11 +496,10 @@ def test_a_resumed_run_cannot_be_shorter_than_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stop", [7, 15])
-def test_a_run_may_end_where_it_stands(stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_may_end_where_it_stands(stop: int, tmp_path: Path) -> None:
     """Before the first validation, and between two."""
     validating = replace(settings(), validate_every=10)
-    with monkeypatch.context() as patched, pytest.raises(Interrupted):
-        stopping(patched, stop)
+    with interrupted(stop):
         train(seeded(Bigram), validating, data(run=tmp_path))
     found = train(seeded(Bigram), replace(validating, steps=stop), data(run=tmp_path, resume=True))
     assert found.state.step == found.state.history[-1]["step"] == stop
@@ -563,24 +540,11 @@ def test_a_longer_run_validates_as_often_as_one_that_was_planned_so(tmp_path: Pa
     assert decided == [(0, 10), (10, 100)]
 
 
-@pytest.mark.parametrize("stop", [36, 20])
-def test_a_tail_that_is_none_any_more_is_not_averaged(
-    stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of 40 steps the last 9 are averaged, of 100 the last 21."""
-    constant = replace(settings("adamw", "tail"), schedule="constant", warmup=0.0, validate_every=50)
-    with monkeypatch.context() as patched, pytest.raises(Interrupted):
-        stopping(patched, stop)
-        train(seeded(Bigram), constant, data(run=tmp_path))
-    longer = replace(constant, steps=100)
-    found = train(seeded(Bigram), longer, data(run=tmp_path, resume=True))
-    assert_same(found, train(seeded(Bigram), longer, data()))
-
-
-def test_a_moving_mean_moves_as_the_longer_run_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    constant = replace(settings("adamw", "ema"), schedule="constant", warmup=0.0, validate_every=20)
-    with monkeypatch.context() as patched, pytest.raises(Interrupted):
-        stopping(patched, 2)  # of 100 steps 5 are in the mean, of 40 two
+@pytest.mark.parametrize(("average", "every", "stop"), [("tail", 50, 36), ("tail", 50, 20), ("ema", 20, 2)])
+def test_an_average_is_that_of_the_longer_run(average: str, every: int, stop: int, tmp_path: Path) -> None:
+    """The tail holds the last 9 of 40 steps and the last 21 of 100; the moving mean spans 2 of 40 and 5 of 100."""
+    constant = replace(settings("adamw", average), schedule="constant", warmup=0.0, validate_every=every)
+    with interrupted(stop):
         train(seeded(Bigram), constant, data(run=tmp_path))
     longer = replace(constant, steps=100)
     found = train(seeded(Bigram), longer, data(run=tmp_path, resume=True))

@@ -163,7 +163,7 @@ def test_settings_that_many_processes_do_not_have(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("processes", [2, 3, 64])
-def test_the_shares_of_all_processes_are_the_batch(processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shares_of_all_processes_are_the_batch(processes: int) -> None:
     step = Windows(1000, BatchSize(10, 200, 80), seed=1).epoch(0)[0]
     rows = [part.every(number, processes) for part in step.parts for number in range(processes)]
     assert all(len(one.starts_B) for one in rows)  # of 64 processes, most have an empty row

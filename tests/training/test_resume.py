@@ -16,11 +16,11 @@ import pytest
 import chainrule as cr
 from chainrule.cli.main import main
 from chainrule.contract import kinds
-from chainrule.errors import Interrupted, SettingsError
+from chainrule.errors import SettingsError
 from chainrule.runs import train as pipeline
 from chainrule.runs.train import train_kind
 from plugin import PLUGIN
-from stopping import stopping
+from stopping import interrupted, stopping
 
 sys.path.insert(0, str(PLUGIN))  # whose bigram model the kind below makes of its network
 
@@ -126,11 +126,9 @@ def test_what_is_kept_can_be_made_longer(corpus: Path, tmp_path: Path, capsys: A
     assert sorted(path.name for path in Path(f"{out}.run").iterdir()) == ["metrics.jsonl", "run.json"]
 
 
-def test_the_same_in_python(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patched:
-        stopping(patched, 5)
-        with pytest.raises(Interrupted):
-            cr.train("tiny", corpus, run=tmp_path / "run", steps=12)
+def test_the_same_in_python(corpus: Path, tmp_path: Path) -> None:
+    with interrupted(5):
+        cr.train("tiny", corpus, run=tmp_path / "run", steps=12)
     with pytest.raises(SettingsError, match="can be resumed"):
         cr.train("tiny", corpus, run=tmp_path / "run", steps=12)
     lm = cr.train("tiny", corpus, run=tmp_path / "run", resume=True, steps=12)
@@ -140,10 +138,8 @@ def test_the_same_in_python(corpus: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_time_before_counts(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patched:
-        stopping(patched, 5)
-        with pytest.raises(Interrupted):
-            cr.train("gru", corpus, run=tmp_path / "run", steps=12, hidden=8, embedding=4, tokenizer="word")
+    with interrupted(5):
+        cr.train("gru", corpus, run=tmp_path / "run", steps=12, hidden=8, embedding=4, tokenizer="word")
     (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
     earlier = json.loads((checkpoint / "state.json").read_text())["state"]["seconds"]
     lm = cr.train(

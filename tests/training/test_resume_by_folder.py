@@ -10,9 +10,9 @@ import pytest
 from test_resume import run
 
 import chainrule as cr
-from chainrule.errors import CorpusError, DamagedFileError, FolderError, Interrupted, SettingsError, TrainingError
+from chainrule.errors import CorpusError, DamagedFileError, FolderError, SettingsError, TrainingError
 from chainrule.runs.record import describe_corpus, open_corpus
-from stopping import stopping
+from stopping import interrupted, stopping
 
 SMALL: dict[str, Any] = {"engine": "tape", "steps": 12, "hidden": 8, "embedding": 4, "batch": 64}
 SET = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
@@ -25,12 +25,10 @@ def corpus(tmp_path: Path) -> Path:
     return path
 
 
-def stopped(monkeypatch: pytest.MonkeyPatch, corpus: Any, folder: Path, **more: Any) -> Path:
+def stopped(corpus: Any, folder: Path, **more: Any) -> Path:
     """The run folder of a training that was stopped after five of twelve steps."""
-    with monkeypatch.context() as patched:
-        stopping(patched, 5)
-        with pytest.raises(Interrupted):
-            cr.train("elman", corpus, run=folder / "stopped", **{"tokenizer": "word", **SMALL, **more})
+    with interrupted(5):
+        cr.train("elman", corpus, run=folder / "stopped", **{"tokenizer": "word", **SMALL, **more})
     return folder / "stopped"
 
 
@@ -39,23 +37,21 @@ def weights(lm: cr.LanguageModel) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("own_tokenizer", [False, True])
-def test_a_run_goes_on_as_if_it_had_not_been_stopped(
-    own_tokenizer: bool, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_goes_on_as_if_it_had_not_been_stopped(own_tokenizer: bool, corpus: Path, tmp_path: Path) -> None:
     tokenizer = cr.train_tokenizer("char", corpus) if own_tokenizer else cr.TokenizerChoice("word", min_count=2)
     valid = tmp_path / "valid.txt"
     valid.write_text("line 3 of a text\n", encoding="utf-8")
     more: dict[str, Any] = {"tokenizer": tokenizer, "valid": valid, "context": "stream", "seed": 3}
     whole = cr.train("elman", corpus, **SMALL, **{"tokenizer": "word", **more})
-    folder = stopped(monkeypatch, corpus, tmp_path, **more)
+    folder = stopped(corpus, tmp_path, **more)
     lm = cr.resume(folder)
     assert (lm.metrics["steps"], lm.context) == (12, "stream")
     assert weights(lm) == weights(whole)
     assert [r["loss"] for r in lm.history.records] == [r["loss"] for r in whole.history.records]
 
 
-def test_a_corpus_that_moved_is_asked_for(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = stopped(monkeypatch, corpus, tmp_path)
+def test_a_corpus_that_moved_is_asked_for(corpus: Path, tmp_path: Path) -> None:
+    folder = stopped(corpus, tmp_path)
     moved = corpus.rename(tmp_path / "moved.txt")
     with pytest.raises(CorpusError, match=r"corpus.txt: the corpus of this run is no longer there; if it moved"):
         cr.resume(folder)
@@ -67,21 +63,19 @@ def test_a_corpus_that_moved_is_asked_for(corpus: Path, tmp_path: Path, monkeypa
     assert json.loads((folder / "run.json").read_text())["corpus"]["files"] == [str(moved)]
 
 
-def test_a_held_out_text_that_moved_is_asked_for_by_its_option(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_held_out_text_that_moved_is_asked_for_by_its_option(corpus: Path, tmp_path: Path) -> None:
     valid = tmp_path / "valid.txt"
     valid.write_text("line 3 of a text\n", encoding="utf-8")
-    folder = stopped(monkeypatch, corpus, tmp_path, valid=valid)
+    folder = stopped(corpus, tmp_path, valid=valid)
     moved = valid.rename(tmp_path / "moved.txt")
     with pytest.raises(CorpusError, match=r"the held-out text of this run .* --held-out FILE, .*valid=\.\.\."):
         cr.resume(folder)
     assert cr.resume(folder, valid=moved).metrics["steps"] == 12
 
 
-def test_text_in_memory_is_asked_for(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_in_memory_is_asked_for(corpus: Path, tmp_path: Path) -> None:
     text = corpus.read_text(encoding="utf-8")
-    folder = stopped(monkeypatch, text, tmp_path)
+    folder = stopped(text, tmp_path)
     with pytest.raises(CorpusError, match=r"was not in a file \(the text\): give it again"):
         cr.resume(folder)
     assert weights(cr.resume(folder, corpus=text)) == weights(
@@ -89,15 +83,11 @@ def test_text_in_memory_is_asked_for(corpus: Path, tmp_path: Path, monkeypatch: 
     )
 
 
-def test_a_pretraining_goes_on_with_the_text_that_it_began_with(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pretraining_goes_on_with_the_text_that_it_began_with(corpus: Path, tmp_path: Path) -> None:
     """A translator learns from pairs, but what it is pretrained on is text, also when it is given again."""
     small = {"pretrain": "infilling", "cell": "gru", "width": 8, "layers": 1, "steps": 8, "tokenizer": "word"}
-    with monkeypatch.context() as patched:
-        stopping(patched, 5)
-        with pytest.raises(Interrupted):
-            cr.train("seq2seq", corpus, run=tmp_path / "stopped", **small)  # type: ignore[arg-type]
+    with interrupted(5):
+        cr.train("seq2seq", corpus, run=tmp_path / "stopped", **small)  # type: ignore[arg-type]
     moved = corpus.rename(tmp_path / "moved.txt")
     assert cr.resume(tmp_path / "stopped", corpus=moved).metrics["steps"] == 8
 
@@ -109,15 +99,15 @@ def test_builtin_text_is_found_again(tmp_path: Path) -> None:
     assert open_corpus(description, "corpus", tmp_path) == corpus
 
 
-def test_bytes_that_are_not_utf8_are_read_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_that_are_not_utf8_are_read_as_before(tmp_path: Path) -> None:
     path = tmp_path / "latin.txt"
     path.write_bytes(b"caf\xe9 au lait\n" * 20 + b"tea\n" * 20)
-    folder = stopped(monkeypatch, cr.Corpus.open(path, encoding_errors="replace"), tmp_path)
+    folder = stopped(cr.Corpus.open(path, encoding_errors="replace"), tmp_path)
     assert cr.resume(folder).metrics["steps"] == 12
 
 
-def test_settings_that_may_change_may(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = stopped(monkeypatch, corpus, tmp_path)
+def test_settings_that_may_change_may(corpus: Path, tmp_path: Path) -> None:
+    folder = stopped(corpus, tmp_path)
     with pytest.raises(TrainingError, match="settings hidden: 8 then, 9 now"):
         cr.resume(folder, hidden=9)
     assert cr.resume(folder, steps=15).metrics["steps"] == 15
@@ -128,7 +118,7 @@ def test_files_of_the_settings_are_looked_for_where_the_run_began(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("vectors.txt").write_text("cats 1 2 3 4\nline 4 3 2 1\n", encoding="utf-8")
-    folder = stopped(monkeypatch, corpus, tmp_path, vectors="vectors.txt")
+    folder = stopped(corpus, tmp_path, vectors="vectors.txt")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     with pytest.raises(SettingsError, match=r"vectors=vectors.txt is a file of .*: resume the run in that folder"):
@@ -187,10 +177,8 @@ def test_the_command(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "its training has finished, and nothing is left to resume" in said
 
 
-def test_the_command_needs_a_name_for_the_model(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    folder = stopped(monkeypatch, corpus, tmp_path)
+def test_the_command_needs_a_name_for_the_model(corpus: Path, tmp_path: Path, capsys: Any) -> None:
+    folder = stopped(corpus, tmp_path)
     code, said = run(capsys, "resume", folder)
     assert code == 2
     assert "name the model folder to write with --out" in said

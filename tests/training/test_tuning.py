@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from test_resume import stopping
 
 import chainrule as cr
 from chainrule.cli.main import main
 from chainrule.contract.data import Sources, TrainingData
 from chainrule.decode.replies import reply_many
-from chainrule.errors import CorpusError, Interrupted, ModelError, SettingsError
+from chainrule.errors import CorpusError, ModelError, SettingsError
 from chainrule.evaluation.replies import evaluate_replies
 from chainrule.runs.prepare import encode_pairs
 from chainrule.testing import check_laws
@@ -23,6 +21,7 @@ from chainrule.text.templates import TEMPLATE, prompted, replied
 from chainrule.training.objectives import Sequences
 from chainrule.training.tuning import ReplyExamples
 from listening import Listening
+from stopping import interrupted
 
 LINES = ["the cat sees the dog", "the dog likes the mouse", "a mouse hears a cat"] * 8
 PAIRS = [("who sees the dog?", "the cat"), ("whom does the dog like?", "the mouse"), ("a  cat?", "yes")] * 4
@@ -147,18 +146,14 @@ def test_a_tuned_model_begins_with_the_weights_and_learns_to_reply(kind: str, en
     assert again.settings.template == "Q: {prompt} A:"
 
 
-def test_a_tuning_that_was_stopped_goes_on_exactly(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tuning_that_was_stopped_goes_on_exactly(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "pairs.jsonl"
     file.write_text("".join(json.dumps({"prompt": a, "reply": b}) + "\n" for a, b in PAIRS))
     pairs = cr.Pairs.open(file, fields=("prompt", "reply"))
     how: dict[str, Any] = {**QUICK, "steps": 12, "dropout": 0.2, "pretrained": str(folder)}
     whole = cr.train("transformer", pairs, run=tmp_path / "whole", **how)
-    with monkeypatch.context() as patched:
-        stopping(patched, 5, signal.SIGINT)
-        with pytest.raises(Interrupted):
-            cr.train("transformer", pairs, run=tmp_path / "parts", **how)
+    with interrupted(5):
+        cr.train("transformer", pairs, run=tmp_path / "parts", **how)
     resumed = cr.resume(tmp_path / "parts")
     assert all((array == resumed.tensors()[name]).all() for name, array in whole.tensors().items())
     assert resumed.settings == whole.settings and resumed.settings.dropout == 0.2

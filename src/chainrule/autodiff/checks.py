@@ -78,12 +78,12 @@ def every_check(
 
 
 def check_names() -> list[str]:
-    """The names of all modules and networks that `every_check` knows."""
+    """Return the names of all modules and networks that `every_check` knows."""
     return list(dict.fromkeys(case.name for case in all_cases()))
 
 
 def all_cases(seed: int = 0) -> list[Case]:
-    """The cases of all modules and networks; a module without a case is an error."""
+    """Return the cases of all modules and networks; a module without a case is an error."""
     some = [*module_cases(seed), *network_cases(seed)]
     missing = {kind.name for kind in module_classes()} - {case.name for case in some}
     if missing:
@@ -92,7 +92,7 @@ def all_cases(seed: int = 0) -> list[Case]:
 
 
 def module_classes() -> set[type[Module]]:
-    """Every module class that a file of `tape` defines."""
+    """Return every module class that a file of `tape` defines."""
     return {
         kind
         for file in (modules, elementwise, convolution, attention, recurrence, moves, losses)
@@ -118,7 +118,7 @@ def module_cases(seed: int = 0) -> Iterator[Case]:
 
 
 def _case(title: str, make: Callable[[], Module], tensors: dict[str, Array]) -> Case:
-    """The case of one module; `make` makes it anew, since one application is one module."""
+    """Return the case of one module; `make` makes it anew, since one application is one module."""
     return Case(title, lambda *inputs: make().apply_fwd(*inputs), tensors)
 
 
@@ -280,7 +280,7 @@ def network_cases(seed: int = 0) -> Iterator[Case]:
 
 
 def _loss_of(network: TapeNetwork) -> Callable[..., Module]:
-    """A function of the network's parameters: its loss on a text whose second row ends in padding."""
+    """Return a function of the network's parameters: its loss on a text whose second row ends in padding."""
     text_BT = np.array([[1, 4, 2, 6], [1, 5, 3, PAD]])
 
     def loss(*parameters: Node) -> Module:

@@ -216,7 +216,7 @@ class Optimiser:
         return norm
 
     def arrays(self) -> dict[str, Array]:
-        """The moments of each parameter, by PARAMETER.NUMBER, for a checkpoint."""
+        """Return the moments of each parameter, by PARAMETER.NUMBER, for a checkpoint."""
         return {
             f"{slot.parameter.name}.{number}": moment
             for slot in self.slots
@@ -224,7 +224,7 @@ class Optimiser:
         }
 
     def counts(self) -> dict[str, int]:
-        """How many steps each parameter has taken, for a checkpoint."""
+        """Return how many steps each parameter has taken, for a checkpoint."""
         return {slot.parameter.name: slot.count for slot in self.slots}
 
     def load(self, arrays: Mapping[str, Array], counts: Mapping[str, int]) -> None:

@@ -101,20 +101,20 @@ class TapeModel(LanguageModel):
         return Capabilities(frozenset({"as_torch", "features", "next_logits", "predictions", "read"}))
 
     def read(self, state: State, ids_BT: AnyArray) -> tuple[Array, TapeState]:
-        """The scores of the ids and the state after them, from one pass: a fast path."""
+        """Return the scores of the ids and the state after them, from one pass: a fast path."""
         scores_BT, _, after = self.read_features(state, ids_BT)
         return scores_BT, after
 
     def next_logits(self, state: State) -> Array:
-        """The logits of the next token of each row, [B, V]."""
+        """Return the logits of the next token of each row, [B, V]."""
         return self._logits(expect_state(state, TapeState).features_BD)
 
     def features(self, state: State) -> Array:
-        """The features from which the next token of each row is predicted, [B, D]."""
+        """Return the features from which the next token of each row is predicted, [B, D]."""
         return expect_state(state, TapeState).features_BD
 
     def read_features(self, state: State, ids_BT: AnyArray) -> tuple[Array, Array, TapeState]:
-        """The scores of the ids, the features that each was predicted from, [B, T, D], and the state after them."""
+        """Return the scores of the ids, the features that predict each, [B, T, D], and the state after them."""
         state, ids_BT, is_token_BT = self._checked(state, ids_BT)
         after, pieces = state, [state.features_BD[:, None][:, :0]]
         for before_BTD, after in self._read(state, ids_BT, is_token_BT):  # noqa: B007 (the last one is returned)
@@ -124,7 +124,7 @@ class TapeModel(LanguageModel):
         return scores_BT if is_token_BT is None else np.where(is_token_BT, scores_BT, 0), features_BTD, after
 
     def predictions(self, state: State, ids_BT: AnyArray) -> Iterator[Array]:
-        """The distributions before many tokens, from one pass over them: a fast path."""
+        """Yield the distributions before many tokens, from one pass over them: a fast path."""
         state, ids_BT, is_token_BT = self._checked(state, ids_BT)
         at_once = max(LOGITS_AT_ONCE // (self.tokenizer.vocab_size * max(len(ids_BT), 1)), 1)
         for before_BTD, _ in self._read(state, ids_BT, is_token_BT):
@@ -140,7 +140,7 @@ class TapeModel(LanguageModel):
         return "float32"
 
     def on(self, device: str, dtype: str = "float32") -> LanguageModel:
-        """This model if it stays on the CPU in float32; a torch model for another device or precision."""
+        """Return this model if it stays on the CPU in float32; a torch model for another device or precision."""
         if (device, dtype) == ("cpu", "float32"):
             return self
         if not has_torch():
@@ -154,7 +154,7 @@ class TapeModel(LanguageModel):
         return in_engine(self, "torch")
 
     def token_vectors(self) -> Array:
-        """The vectors of all tokens, [V, D], without the padding rows of the table."""
+        """Return the vectors of all tokens, [V, D], without the padding rows of the table."""
         return self.network.table.out_tensor[: self.tokenizer.vocab_size]
 
     def tensors(self) -> dict[str, Array]:
@@ -163,7 +163,7 @@ class TapeModel(LanguageModel):
     # -- reading ------------------------------------------------------------------------------------------
 
     def _checked(self, state: State, ids_BT: AnyArray) -> tuple[TapeState, Array, Array | None]:
-        """The state, the ids with padding replaced by token 0, and the mask of the tokens; None without padding."""
+        """Return the state, the ids with token 0 for padding, and the mask of the tokens, None without padding."""
         state = expect_state(state, TapeState)
         check_rows(state, ids_BT)
         ids_BT = to_numpy(ids_BT)
@@ -213,7 +213,7 @@ class TapeModel(LanguageModel):
     def _read_window(
         self, window: WindowTokens, ids_BT: Array, is_token_BT: Array | None
     ) -> tuple[Array, WindowTokens]:
-        """The features of tokens that fit into the window, and the window with them.
+        """Return the features of tokens that fit into the window, and the window with them.
 
         All of the window is read again, but for tokens that have their keys and values in a cache.
         """
@@ -232,7 +232,7 @@ class TapeModel(LanguageModel):
         return np.take_along_axis(every_BTD, places_BT[..., None], axis=1), window
 
     def _window_features(self, ids_BT: Array) -> Array:
-        """The features of windows, a few rows at a time: attention takes memory by the square of their length."""
+        """Return the features of windows, a few rows at a time: the memory of attention grows by their square."""
         rows = max(TOKENS_AT_ONCE // ids_BT.shape[1], 1)
         firsts = range(0, max(len(ids_BT), 1), rows)
         parts = [self._features(ids_BT[low : low + rows])[0] for low in firsts]
@@ -251,7 +251,7 @@ class TapeModel(LanguageModel):
         return features_BTD, reading.memory
 
     def in_window(self, ids: list[int]) -> list[int]:
-        """The ids of a text that are still in the window when the network predicts the next one."""
+        """Return the ids of a text that are still in the window when the network predicts the next one."""
         if self.network.window is None:
             return ids
         # the first of the windows [k·slide, k·slide + window) that holds the last id
@@ -261,7 +261,7 @@ class TapeModel(LanguageModel):
     # -- probabilities ------------------------------------------------------------------------------------
 
     def _logits(self, features_ND: Array) -> Array:
-        """The logits of every token, without the padding rows of the table; -inf for <s>."""
+        """Return the logits of every token, without the padding rows of the table; -inf for <s>."""
         with unchecked():
             logits = self.network.logits(Value(features_ND)).out_tensor
         logits_NV = logits[:, : self.tokenizer.vocab_size]
@@ -274,7 +274,7 @@ class TapeModel(LanguageModel):
         return logits_NV - _log_sum_exp(logits_NV)[:, None]
 
     def _pick(self, features_BTD: Array, ids_BT: Array) -> Array:
-        """ln p of each id; the logits are computed in pieces, since all of them might not fit into memory."""
+        """Return ln p of each id; the logits are computed in pieces, since all of them may not fit into memory."""
         flat_ND, flat_N = features_BTD.reshape(-1, features_BTD.shape[-1]), ids_BT.reshape(-1)
         picked_N = np.empty(len(flat_N), np.float32)
         rows = max(LOGITS_AT_ONCE // self.tokenizer.vocab_size, 1)
@@ -303,7 +303,7 @@ def is_on_tape(kind: str) -> bool:
 
 
 def kinds_on_tape() -> list[str]:
-    """The kinds of model that the tape computes, plug-ins included; kinds that cannot be loaded are left out."""
+    """Return the kinds of model that the tape computes, also of plug-ins; leave out kinds that cannot be loaded."""
     found = []
     for kind in kind_names():
         with suppress(ChainruleError):
@@ -312,13 +312,13 @@ def kinds_on_tape() -> list[str]:
 
 
 def in_engine(lm: LanguageModel, engine: str) -> LanguageModel:
-    """The model with the same weights, computed by `engine`."""
+    """Return the model with the same weights, computed by `engine`."""
     content = lm.content()
     return cast(LanguageModel, load_content(replace(content, config={**content.config, "engine": engine})))
 
 
 def load_on_tape(path: str | Path) -> LanguageModel:
-    """The model of a folder: a network on the tape, whichever engine trained it, so that torch is not imported.
+    """Return the model of a folder as a network on the tape, whichever engine trained it, without importing torch.
 
     A model of a kind that the tape does not compute is loaded as always.
     """
@@ -330,7 +330,7 @@ def load_on_tape(path: str | Path) -> LanguageModel:
 
 
 def as_tape_model(lm: LanguageModel) -> TapeModel:
-    """The model with the same weights on the tape; ModelError if the tape does not compute its kind."""
+    """Return the model with the same weights on the tape; ModelError if the tape does not compute its kind."""
     if isinstance(lm, TapeModel):
         return lm
     if not is_on_tape(LanguageModel.expect(lm).kind):
@@ -340,7 +340,7 @@ def as_tape_model(lm: LanguageModel) -> TapeModel:
 
 
 def _last_features(features_BTD: Array, is_token_BT: Array | None, before_BD: Array) -> Array:
-    """The features of each row's last token; `before_BD` where a row has no token."""
+    """Return the features of each row's last token; `before_BD` where a row has no token."""
     if is_token_BT is None:
         return features_BTD[:, -1]
     count_B = is_token_BT.sum(axis=1)
@@ -349,7 +349,7 @@ def _last_features(features_BTD: Array, is_token_BT: Array | None, before_BD: Ar
 
 
 def _log_sum_exp(logits_NV: Array) -> Array:
-    """ln Σ e^z of each row, with the largest logit factored out so that nothing overflows."""
+    """Return ln Σ e^z of each row, with the largest logit factored out so that nothing overflows."""
     best_N1 = logits_NV.max(axis=1, keepdims=True)
     shifted_NV = logits_NV - best_N1
     np.exp(shifted_NV, out=shifted_NV)

@@ -2,16 +2,15 @@
 
     p(label | text)                          Σ over labels is 1
 
-It says nothing of the next token, so it is no language model; but a language model for each label makes one
-(bayes.py).
+It predicts no next token, so it is no language model; bayes.py makes one of a language model for each label.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -54,7 +53,7 @@ class Classifier(Model):
 
     @abstractmethod
     def log_probs_of_lines(self, lines: Sequence[str]) -> np.ndarray:
-        """ln p of each label of each text, [N, K]; a text is one line, and there is at least one."""
+        """Return ln p of each label of each text, [N, K]; a text is one line, and there is at least one."""
 
     # What follows is the same for every classifier; none overrides it.
 
@@ -97,3 +96,18 @@ def sources_of(data: TrainingData) -> Annotated[Labelled]:
     if len(labels) < 2:
         raise CorpusError(f"every text has the label {labels[0]!r}: a classifier needs two labels or more")
     return sources
+
+
+def classify(model: Any, texts: Iterable[str]) -> list[Classified]:
+    """Return the most probable label of each text, and the probabilities of all labels.
+
+    >>> import chainrule as cr
+    >>> texts = [("the cat sat on the mat", "en"), ("die Katze sitzt da", "de"), ("where", "en"), ("wo", "de")]
+    >>> model = cr.train("bayes", texts, tokenizer="char", lm_settings="order=3")
+    >>> [found.label for found in classify(model, ["the house", "das Haus"])]
+    ['en', 'de']
+    """
+    classifier = Classifier.expect(model)
+    if isinstance(texts, str):
+        raise ModelError("expected a list of texts, found one text: give [text]")
+    return classifier.classify(list(texts))

@@ -14,7 +14,7 @@ from chainrule.text.labelled import Labelled
 from chainrule.tokens.base import line_bounds
 from chainrule.tokens.ids import Encoded
 from chainrule.training.engines.base import Engine
-from chainrule.training.examples import Examples, size_for
+from chainrule.training.examples import SequenceExamples, size_for
 from chainrule.training.layouts import Lines, Predicting
 from chainrule.training.objectives import Batch, Feed, Objective, Sequences, Stretches
 
@@ -42,10 +42,9 @@ class LabelOfText(Objective):
 
 
 @dataclass(frozen=True)
-class LabelledExamples(Examples):
-    """Texts, each cut to the tokens that are read, and the numbers of their labels."""
+class LabelledExamples(SequenceExamples):
+    """Texts, `targets`, each cut to the tokens that are read, and the numbers of their labels."""
 
-    texts: Sequences
     labels_N: np.ndarray
     start: int
 
@@ -63,7 +62,7 @@ class LabelledExamples(Examples):
     @property
     def objective(self) -> LabelOfText:  # type: ignore[override]
         """The objective, which knows the labels."""
-        return LabelOfText(self.start, self.texts.starts, self.labels_N)
+        return LabelOfText(self.start, self.targets.starts, self.labels_N)
 
     @property
     def tokens(self) -> int:
@@ -73,21 +72,13 @@ class LabelledExamples(Examples):
     @property
     def read(self) -> int:
         """The number of tokens that are read."""
-        return int(self.texts.lengths.sum())
+        return super().tokens
 
     def taken(self, which: np.ndarray | slice) -> Self:
-        """Return some of the examples."""
-        return replace(self, texts=self.texts.taken(which), labels_N=self.labels_N[which])
-
-    def sampled(self, tokens: int) -> Self:
-        return self.taken(slice(None, None, max(1, round(self.tokens / tokens))))
-
-    def beginning(self, tokens: int) -> Self:
-        read = np.cumsum(self.texts.lengths)
-        return self.taken(slice(0, max(1, int(np.searchsorted(read, tokens, side="right")))))
+        return replace(super().taken(which), labels_N=self.labels_N[which])
 
     def feed(self, engine: Engine, settings: TrainingSettings, seed: int) -> Feed:
-        size = size_for(int(self.texts.lengths.max()), engine, settings)
-        lines = Lines(self.texts.starts, self.texts.ends, 0, size, seed)
+        size = size_for(int(self.targets.lengths.max()), engine, settings)
+        lines = Lines(self.targets.starts, self.targets.ends, 0, size, seed)
         layout = Predicting(lines, lambda rows: int((rows.lengths_B > 0).sum()))
-        return Feed(layout, engine.gatherer(self.texts.ids, self.objective))
+        return Feed(layout, engine.gatherer(self.targets.ids, self.objective))

@@ -130,7 +130,7 @@ def _stop_importing(code: int) -> NoReturn:
 
 
 def _stop_at_once(code: int) -> NoReturn:
-    """End the process without the ends of the blocks that it is in."""
+    """End the process at once; no `finally` block runs."""
     with suppress(Exception):  # this module may be the one that is being imported; the next start removes the files
         from chainrule.system.disk.scratch import close_scratch_files
 

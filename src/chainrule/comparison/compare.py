@@ -54,7 +54,7 @@ _HELD_OUT = 64 << 10
 """Bytes that tune, and as many that measure, for each minute: of more, networks would be measured longer than
 trained."""
 OWN = ("tokenizer", "vocab_size")
-"""What a model of the ladder may have of its own, beside its settings."""
+"""The fields of a ladder's entry that give a model a tokenizer of its own."""
 _SCORED_PER_SECOND = 20_000
 """Tokens that a small network may score on two cores: a first guess at how long measuring takes."""
 
@@ -194,7 +194,7 @@ def _check_options(
 
 
 def _asked(jobs: Sequence[Job], seeds: int, budget: str | None) -> dict[str, Any]:
-    """Return what a comparison was asked for: the same call continues it, and another is refused."""
+    """Return the models and options of a comparison: only a call with the same ones continues it."""
     ladder = [
         {"kind": job.kind.name, "name": job.entry.name, "settings": dict(job.entry.settings)}
         | {key: value for key in OWN if (value := getattr(job.entry, key)) is not None}
@@ -209,7 +209,7 @@ def _asked(jobs: Sequence[Job], seeds: int, budget: str | None) -> dict[str, Any
 def _own_tokens(
     entries: Ladder, parts: Mapping[str, Any], data: TrainingData, scratch: Path
 ) -> dict[str, tuple[TrainingData, Encoded | None]]:
-    """Return the data of each model by its name, and the test text of one that has a tokenizer of its own."""
+    """Return the data of each model by its name; with its own tokenizer, also the test text in its tokens."""
     found: dict[str, tuple[TrainingData, Encoded | None]] = {}
     made: dict[tuple[Any, ...], tuple[TrainingData, Encoded | None]] = {(None, None): (data, None)}
     for kind, entry in entries:

@@ -278,7 +278,7 @@ class Comparison:
 
     @property
     def comparable(self) -> list[Result]:
-        """The models that have a loss, if it compares with those of the others.
+        """The models whose losses can be compared.
 
         Models that were trained on the test text stand apart, and where some models spell out all of the text,
         those for which bits per byte are a lower bound.
@@ -318,7 +318,7 @@ class Comparison:
         return found
 
     def difference(self, name: str, other: str) -> tuple[float, float, float] | None:
-        """By how many bits per byte a model is worse than another on the same documents, and the interval of that.
+        """Return by how many bits per byte a model is worse than another on the same documents, and the interval.
 
         None if there is no interval: the test text has few documents, a model gave a token probability 0, or the
         comparison was read from its folder. `Result.behind` is wider, since it is about all models at once.
@@ -350,7 +350,7 @@ class Comparison:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """The comparison as plain values."""
+        """Return the comparison as plain values."""
         found = asdict(replace(self, draws={}))
         del found["draws"]
         for one in found["results"]:
@@ -363,7 +363,7 @@ class Comparison:
         return f"<Comparison of {len(self.results):,} model{'s' * (len(self.results) != 1)}{best}>"
 
     def _repr_html_(self) -> str:
-        """The tables, for a notebook: how good each model is and what it costs, and what each wrote."""
+        """Return the tables, for a notebook: how good each model is and what it costs, and what each wrote."""
         from chainrule.comparison.tables import comparison_parts, samples_table
 
         return to_html([*comparison_parts(self), *filter(None, [self.advice]), samples_table(self)])

@@ -21,7 +21,7 @@ from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 
 OF_TOKENIZER = ("vocab_size", "min_count")
-"""What can be varied beside the settings of a kind."""
+"""The options of the tokenizer that can be varied beside the settings of a kind."""
 _SHARES = {"train": 0.9, "held out": 0.1}
 
 
@@ -35,7 +35,7 @@ class SweptModel:
     measured: Measured
 
     def to_json(self) -> dict[str, Any]:
-        """The row as plain values."""
+        """Return the row as plain values."""
         return {"settings": dict(self.settings), "vocabulary": self.vocab_size, **self.measured.to_json()}
 
 

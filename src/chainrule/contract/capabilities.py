@@ -96,7 +96,7 @@ class FastPaths(Protocol):
         """
 
     def prepare(self) -> None:
-        """Load what takes time to load, so that no later question takes longer than others."""
+        """Load slow parts, such as compiled code, so that no later call takes longer than others."""
 
     def write(
         self, state: Any, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None

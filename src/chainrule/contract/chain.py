@@ -6,18 +6,41 @@ These functions use `start`, `extend` and `next_log_probs` only, one token and o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from chainrule.arrays import PAD, to_numpy
-from chainrule.contract.lm import LanguageModel, State
+from chainrule.arrays import PAD, Array, to_numpy
+from chainrule.contract.lm import LanguageModel, State, check_rows
 
 
-def score(lm: LanguageModel, ids_BT: np.ndarray) -> np.ndarray:
-    """ln p of each token, looked up in the distribution after its prefix: the reference for `lm.score`."""
+@dataclass(frozen=True)
+class PrefixState(State):
+    """The ids that each row has read after <s>: the state of a model that computes from all of them."""
+
+    rows: tuple[tuple[int, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def select(self, rows: Array) -> PrefixState:
+        return PrefixState(tuple(self.rows[row] for row in to_numpy(rows).tolist()))
+
+    def join(self, other: PrefixState) -> PrefixState:
+        return PrefixState(self.rows + other.rows)
+
+    def extended(self, ids_BT: Array) -> PrefixState:
+        """Return the prefixes with more ids; padding adds none."""
+        check_rows(self, ids_BT)
+        added = [[token for token in row if token != PAD] for row in to_numpy(ids_BT).tolist()]
+        return PrefixState(tuple((*row, *more) for row, more in zip(self.rows, added, strict=True)))
+
+
+def score(lm: LanguageModel, ids_BT: np.ndarray, first: State | None = None) -> np.ndarray:
+    """Return ln p of each token, looked up in the distribution after its prefix: the reference for `lm.score`."""
     scores_BT = np.zeros(ids_BT.shape, dtype=np.float64)
     for b, row in enumerate(ids_BT):
-        state = lm.start(1)
+        state = lm.start(1) if first is None else first.select(np.asarray([b]))
         for t, token in enumerate(row):
             if token == PAD:
                 break
@@ -28,12 +51,12 @@ def score(lm: LanguageModel, ids_BT: np.ndarray) -> np.ndarray:
 
 
 def step(lm: LanguageModel, state: State, token: int) -> State:
-    """The one-row state after one more token."""
+    """Return the one-row state after one more token."""
     return lm.extend(state, np.asarray([[token]]))
 
 
 def after(lm: LanguageModel, prefix: Sequence[int]) -> State:
-    """The one-row state after <s> and the prefix, token by token."""
+    """Return the one-row state after <s> and the prefix, token by token."""
     state = lm.start(1)
     for token in prefix:
         state = step(lm, state, int(token))
@@ -41,7 +64,7 @@ def after(lm: LanguageModel, prefix: Sequence[int]) -> State:
 
 
 def every_sequence(lm: LanguageModel, max_tokens: int) -> Iterator[tuple[tuple[int, ...], float]]:
-    """Every sequence that ends in </s> or has `max_tokens` tokens, with its ln p; those with p = 0 are left out.
+    """Return every sequence that ends in </s> or has `max_tokens` tokens, with ln p; leave out those of p = 0.
 
     The probabilities sum to one: the sequences are the leaves of a tree, and at each node the branches sum to one.
     """

@@ -32,9 +32,9 @@ class Confusion:
     """The counts of a model that names what it reads, where the right names are known."""
 
     names: list[str]
-    """Those of the model, and then those that only the measured text has."""
+    """The names of the model, and then those that only the measured text has."""
     confusion_KK: np.ndarray
-    """How many that have the name of the row were given the name of the column."""
+    """[i, j]: how many words or texts with the right name i were given the name j."""
 
     @property
     def count(self) -> int:

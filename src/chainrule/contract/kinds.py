@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from chainrule.errors import (
 )
 from chainrule.folder import MANIFEST, ModelFolder, read_folder
 from chainrule.system.devices import choose_device, has_torch
+from chainrule.system.display import PlainResult
 from chainrule.system.parallel import Executor
 from chainrule.system.plugins import find_plugins, import_object, load_plugin
 from chainrule.text.corpus import Corpus
@@ -104,23 +105,19 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
-class Figures:
+class Figures(PlainResult):
     """What was measured of a model that does something else than predict text."""
 
     values: Mapping[str, float]
     """The figures by name, in the order in which a table shows them."""
     loss: float
-    """What models are ranked by: the lowest is the best. 100 - BLEU, or the share of wrong tags."""
+    """The figure that ranks models, the lowest first: 100 - BLEU, or the share of wrong tags."""
     tokens_per_second: float
     """How fast it does its task."""
     note: str = ""
     """How the figures came about, such as the signature of a metric."""
     sample: str = ""
     """An example of what the model does."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The figures as plain values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -157,11 +154,11 @@ class Kind:
     load: Callable[[ModelFolder], Model]
     ladder: tuple[LadderEntry, ...] = ()
     tunes_on_held_out: Callable[[Any], bool] = field(default=lambda settings: False)
-    """Whether, with these settings, training needs validation text."""
+    """Returns True if training with these settings needs held-out text."""
     fewest_documents: Callable[[Any], int] = field(default=lambda settings: 2)
     """With fewer documents, none is held out: the kind tunes on the text that it learns from, or not at all."""
     takes_executor: Callable[[Any], bool] = field(default=lambda settings: False)
-    """Whether, with these settings, the work of training can be given to an executor, such as that of ray/."""
+    """Returns True if training with these settings can use an executor, such as that of ray/."""
     check: Callable[[Any, str], None] = field(default=lambda settings, device: None)
     """Refuses, before the text is read, settings that cannot be trained on the device of that name."""
     keeps_run: bool = False
@@ -187,7 +184,7 @@ class Kind:
 
 
 def kind_names() -> list[str]:
-    """Every kind there is, plug-ins included; none is imported."""
+    """Return the names of all kinds, plug-ins included; none is imported."""
     return [*_BUILT_IN, *(name for name in find_plugins(PLUGINS) if name not in _BUILT_IN)]
 
 
@@ -340,7 +337,7 @@ def check_task(content: ModelFolder, tasks: Collection[str]) -> None:
 
 
 def load_content(content: ModelFolder) -> Model:
-    """The model of a folder that was read, or of a part of one, on the CPU."""
+    """Return the model of a folder that was read, or of a part of one, on the CPU."""
     content = replace(content, kind=present_name(content.kind))
     if not is_kind(content.kind):
         raise FolderError(

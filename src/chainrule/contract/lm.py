@@ -104,7 +104,7 @@ class LanguageModel(Model):
     normalised: bool = True
     """False if it returns scores that are no probabilities: perplexity then has no meaning."""
     needs_source: bool = False
-    """True if a text is written for a source, so that no state begins without one."""
+    """True if the model needs a source, such as a sentence to translate, before it can begin."""
 
     @abstractmethod
     def start(self, batch_size: int) -> State:
@@ -215,7 +215,7 @@ def offered(lm: LanguageModel, name: str) -> Any:
 
 
 def ask(lm: LanguageModel, name: str, *arguments: Any) -> Any:
-    """Return what a fast path of the model answers; None if it declares no such path: take the plain way."""
+    """Return the result of a fast path; None if the model has no such path, or declines: take the plain way."""
     fast = offered(lm, name)
     return None if fast is None else fast(*arguments)
 
@@ -344,5 +344,5 @@ def next_probs(lm: LanguageModel, state: State) -> np.ndarray:
 
 
 def prepare(lm: LanguageModel) -> None:
-    """Let a model load what takes time to load, before it is asked for much."""
+    """Let a model load its slow parts, such as compiled code, before the first request."""
     ask(lm, "prepare")

@@ -48,11 +48,11 @@ class Model(ABC):
 
     @abstractmethod
     def tensors(self) -> Mapping[str, np.ndarray]:
-        """The arrays that its folder stores, by name, in NumPy."""
+        """Return the arrays that its folder stores, by name, in NumPy."""
 
     @abstractmethod
     def on(self, device: str, dtype: str = "float32") -> Model:
-        """This model on a device, computing in a precision; this one stays as it is.
+        """Return this model on a device, computing in a precision; this one stays as it is.
 
         The arrays that the copy computes are at least as precise as `dtype`, and at least float32. A kind that
         cannot compute on the device raises SettingsError.
@@ -69,7 +69,7 @@ class Model(ABC):
         return "float64"
 
     def parts(self) -> Mapping[str, Model]:
-        """The models that this one is made of, by name; each is saved in a folder inside its folder."""
+        """Return the models that this one is made of, by name; each is saved in a folder inside its folder."""
         return {}
 
     # What follows is the same for every model; none overrides it.
@@ -81,7 +81,7 @@ class Model(ABC):
 
     @classmethod
     def expect(cls, model: object) -> Self:
-        """The model, if it keeps this contract; for any other a ModelError that names the function to call."""
+        """Return the model if it is of this class; else raise a ModelError that names the function to call."""
         if isinstance(model, cls):
             return model
         if not isinstance(model, Model):
@@ -91,7 +91,7 @@ class Model(ABC):
         )
 
     def content(self) -> ModelFolder:
-        """What its folder holds."""
+        """Return the content of its model folder."""
         return ModelFolder(
             kind=self.kind,
             config=asdict(self.settings),
@@ -108,6 +108,6 @@ class Model(ABC):
         write_folder(folder, self.content(), overwrite=overwrite)
 
     def described_as(self, other: Model) -> Self:
-        """This model with the provenance and the metrics of another, of which it is a copy elsewhere."""
+        """Return this model with the provenance and metrics of another, of which it is a copy on some device."""
         self.provenance, self.metrics = other.provenance, other.metrics
         return self

@@ -63,9 +63,9 @@ class Task:
     example: str = "line"
     """What an example is called."""
     unit: str = "token"
-    """What a model predicts, and is counted."""
+    """The unit that a model predicts, by which progress and examples are counted."""
     perplexity_of: str = ""
-    """Of what the perplexity in training is, if that is not clear."""
+    """The words after "perplexity" in the summary of a training, such as " of tags"."""
 
 
 LANGUAGE = Task(
@@ -90,7 +90,7 @@ REPLIES = Task(
     example="pair",
     perplexity_of=" of replies",
 )
-"""What a language model learns that is tuned on prompts and replies; no kind of model is for this task alone."""
+"""The task of a language model that is tuned on prompts and replies; no kind of model is for it alone."""
 
 
 def task_names() -> list[str]:

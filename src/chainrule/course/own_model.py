@@ -4,33 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from chainrule.arrays import PAD, Array, check_ids, to_numpy
+from chainrule.arrays import Array, check_ids, to_numpy
+from chainrule.contract import chain
+from chainrule.contract.chain import PrefixState
 from chainrule.contract.lm import LanguageModel, State, check_rows
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.registry import train_tokenizer
-
-
-@dataclass(frozen=True)
-class Prefixes(State):
-    """The ids that each row has read after <s>."""
-
-    rows: tuple[tuple[int, ...], ...]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def select(self, rows: Array) -> Prefixes:
-        """Return some of the rows."""
-        return Prefixes(tuple(self.rows[int(row)] for row in to_numpy(rows)))
-
-    def join(self, other: Prefixes) -> Prefixes:
-        """Return the rows of both."""
-        return Prefixes(self.rows + other.rows)
 
 
 class OwnModel(LanguageModel):
@@ -64,39 +47,31 @@ class OwnModel(LanguageModel):
         ids = (i for i in range(self.tokenizer.vocab_size) if i != self.tokenizer.bos)
         return [self.tokenizer.token(i) for i in ids]
 
-    def start(self, batch_size: int) -> Prefixes:
+    def start(self, batch_size: int) -> PrefixState:
         """Return the state after <s>."""
-        return Prefixes(((),) * batch_size)
+        return PrefixState(((),) * batch_size)
 
-    def extend(self, state: State, ids_BT: Array) -> Prefixes:
+    def extend(self, state: State, ids_BT: Array) -> PrefixState:
         """Return the state after more words."""
-        assert isinstance(state, Prefixes)
-        check_rows(state, ids_BT)
+        assert isinstance(state, PrefixState)
         check_ids(ids_BT, self.tokenizer.vocab_size)
-        read = [[int(i) for i in row if i != PAD] for row in to_numpy(ids_BT)]
-        return Prefixes(tuple((*row, *more) for row, more in zip(state.rows, read, strict=True)))
+        return state.extended(ids_BT)
 
     def next_log_probs(self, state: State) -> np.ndarray:
         """Return ln p of every next word."""
-        assert isinstance(state, Prefixes)
+        assert isinstance(state, PrefixState)
         return np.stack([self._next(row) for row in state.rows])
 
     def score(self, ids_BT: Array, state: State | None = None) -> np.ndarray:
         """Return ln p of each word after those before it."""
         ids = to_numpy(ids_BT)
         check_ids(ids, self.tokenizer.vocab_size)
-        state = self.start(len(ids)) if state is None else state
-        check_rows(state, ids)
-        scores_BT = np.zeros(ids.shape)
-        for t in range(ids.shape[1]):
-            log_probs_BV = self.next_log_probs(state)
-            rows = np.flatnonzero(ids[:, t] != PAD)
-            scores_BT[rows, t] = log_probs_BV[rows, ids[rows, t]]
-            state = self.extend(state, ids[:, t : t + 1])
-        return scores_BT
+        if state is not None:
+            check_rows(state, ids)
+        return chain.score(self, ids, state)
 
     def tensors(self) -> Mapping[str, np.ndarray]:
-        """Return nothing: the model is code."""
+        """Return no arrays: the model is code."""
         return {}
 
     def on(self, device: str, dtype: str = "float32") -> OwnModel:

@@ -18,7 +18,7 @@ from chainrule.evaluation.replies import RepliesMeasured, evaluate_replies
 from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.seq2seq.evaluate import TranslationMeasured, evaluate_pairs
 from chainrule.system.disk import scratch_folder
-from chainrule.system.display import ResultTable, number, to_html
+from chainrule.system.display import Measurements, Part, number
 from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.given import Text, as_corpus
 from chainrule.text.overlap import shared, sketches_in
@@ -37,7 +37,7 @@ _WORTH_SAYING = 0.02  # a share of trained text in a test text
 
 
 @dataclass(frozen=True, repr=False)
-class Measured:
+class Measured(Measurements):
     """The measurements of a model on a text.
 
     Printed, they have the marks of the command line: a star for bits per byte that are only a lower bound, and
@@ -93,11 +93,11 @@ class Measured:
         return not self.lossless
 
     def to_json(self) -> dict[str, Any]:
-        """The measurements as plain values; without what holds only for a text that lacks its last line end."""
+        """Return the measurements as plain values, without those that are None."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def figures(self) -> dict[str, str]:
-        """The figures as people read them, by their headings in a table; `caveats` explains their marks."""
+        """Return the figures as people read them, by their headings in a table; `remarks` explain their marks."""
         form, star = "{}" if self.normalised else "({})", "*" if self.is_lower_bound else ""
         shown = {name: form.format(number(getattr(self, name), 4)) for name in ("perplexity", "nats", "bits")}
         shown["bits/byte"] = form.format(number(self.bits_per_byte, 4)) + star
@@ -106,14 +106,13 @@ class Measured:
     def __str__(self) -> str:
         shown = self.figures()
         line = f"perplexity {shown['perplexity']}, {shown['bits/byte']} bits/byte on {shown['tokens']} tokens"
-        return "\n".join([line, *caveats([self]), *missing_ends([self])])
+        return "\n".join([line, *map(str, self.remarks())])
 
     def __repr__(self) -> str:
         return f"<Measured: {'; '.join(str(self).splitlines())}>"
 
-    def _repr_html_(self) -> str:
-        shown = self.figures()
-        return to_html([ResultTable([*shown], [[*shown.values()]]), *caveats([self]), *missing_ends([self])])
+    def remarks(self) -> list[Part]:
+        return [*caveats([self]), *missing_ends([self])]
 
 
 def caveats(every: Iterable[Measured]) -> list[str]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from chainrule.evaluation.metrics import perplexity_of
 from chainrule.evaluation.records import ScoredBatch, is_one_file
 from chainrule.masked.contract import MaskedModel
 from chainrule.masked.pseudo import pseudo_log_likelihoods
-from chainrule.system.display import ResultTable, number, to_html
+from chainrule.system.display import Measurements, Part, number
 from chainrule.system.progress import Reports, as_progress
 from chainrule.text.batches import record_batches
 from chainrule.text.given import Text, as_corpus
@@ -58,7 +57,7 @@ class PseudoScored:
 
 
 @dataclass(frozen=True)
-class PseudoMeasured:
+class PseudoMeasured(Measurements):
     """The measurements of a masked model on a text."""
 
     pseudo_perplexity: float
@@ -71,18 +70,12 @@ class PseudoMeasured:
     seconds: float
     tokens_per_second: float
 
-    def to_json(self) -> dict[str, Any]:
-        """The measurements as plain values."""
-        return asdict(self)
-
     def figures(self) -> dict[str, str]:
-        """The figures as people read them, by their headings in a table."""
         pll, pseudo = (number(value, 4) for value in (self.pll_per_token, self.pseudo_perplexity))
         return {"PLL": pll, "pseudo-perplexity": pseudo, "tokens": f"{self.tokens:,}", "OOV": f"{self.oov:.2%}"}
 
-    def _repr_html_(self) -> str:
-        shown = self.figures()
-        return to_html([ResultTable([*shown], [[*shown.values()]]), CAVEAT])
+    def remarks(self) -> list[Part]:
+        return [CAVEAT]
 
 
 def pseudo_records(

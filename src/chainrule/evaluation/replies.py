@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from chainrule.decode.strategies import Greedy
 from chainrule.evaluation.metrics import perplexity_of
 from chainrule.runs.prepare import encode_pairs
 from chainrule.system.disk import scratch_folder
-from chainrule.system.display import ResultTable, number, to_html
+from chainrule.system.display import Measurements, number
 from chainrule.system.progress import Reports, as_progress
 from chainrule.text.pairs import GivenPairs, as_pairs
 from chainrule.text.templates import TEMPLATE
@@ -24,7 +23,7 @@ from chainrule.training.tuning import ReplyExamples
 
 
 @dataclass(frozen=True)
-class RepliesMeasured:
+class RepliesMeasured(Measurements):
     """The measurements of a model on prompts and their replies."""
 
     perplexity: float
@@ -41,12 +40,7 @@ class RepliesMeasured:
     seconds: float
     """The time to reply to all prompts."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the measurements as plain values."""
-        return asdict(self)
-
     def figures(self) -> dict[str, str]:
-        """Return the figures as people read them, by their headings in a table."""
         shown = {name: number(getattr(self, name), 4) for name in ("perplexity", "nats", "bits")}
         return {
             **shown,
@@ -54,10 +48,6 @@ class RepliesMeasured:
             "pairs": f"{self.pairs:,}",
             "tokens": f"{self.tokens:,}",
         }
-
-    def _repr_html_(self) -> str:
-        shown = self.figures()
-        return to_html([ResultTable([*shown], [[*shown.values()]])])
 
 
 def evaluate_replies(lm: LanguageModel, pairs: GivenPairs, *, progress: Reports = False) -> RepliesMeasured:

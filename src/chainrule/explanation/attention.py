@@ -39,7 +39,7 @@ class HeadOfToken:
         return f"layer {self.layer}, head {self.head}: attention of {self.tokens[-1]!r}"
 
     def record(self) -> dict[str, Any]:
-        """The numbers as a dictionary that can be written as JSON, rounded to six decimals."""
+        """Return the numbers as a dictionary that can be written as JSON, rounded to six decimals."""
         of_tokens = (self.tokens, self.keys_TK, self.scores_T, self.weights_T, self.values_TK)
         return {
             "layer": self.layer,
@@ -54,7 +54,7 @@ class HeadOfToken:
         }
 
     def parts(self) -> list[Part]:
-        """The numbers as sentences and a table; of each vector the first features."""
+        """Return the numbers as sentences and a table; of each vector the first features."""
         rows = [
             [token, _vector(k), f"{score:.4f}", f"{weight:.4f}", _vector(v)]
             for token, k, score, weight, v in zip(
@@ -68,7 +68,7 @@ class HeadOfToken:
         ]
 
     def svg(self) -> str:
-        """The picture: the weights, and the query, the keys and the values as cells."""
+        """Return the picture: the weights, and the query, the keys and the values as cells."""
         features = [str(number) for number in range(len(self.query_K))]
         largest = float(max(np.abs(one).max() for one in (self.query_K, self.keys_TK)))
         cells = 12 if len(features) > 40 else 18

@@ -57,7 +57,7 @@ class Diagnosis(Trace):
         return f"{tokens}, then {self.target!r}: {number(self.nats)} nats, p = {likely}"
 
     def parts(self, width: int = WIDTH) -> list[Part]:
-        """The diagnosis as sentences and tables, for a terminal of this width and for a notebook."""
+        """Return the diagnosis as sentences and tables, for a terminal of this width and for a notebook."""
         parts: list[Part] = [self.title, "", *_gradients(self, width - _FIGURES)]
         if self.gates:
             parts += ["", *_gates(self, width - _FIGURES)]
@@ -72,7 +72,7 @@ class Diagnosis(Trace):
         return to_html(self.parts())
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """The results as flat records, for plots; gates and attention are rounded to six decimals."""
+        """Yield the results as flat records, for plots; gates and attention are rounded to six decimals."""
         yield {"what": "prediction", "step": len(self.tokens), "token": self.target, "nats": self.nats}
         norms: list[tuple[dict[str, Any], np.ndarray]] = [({"state": "embedding"}, self.embedding_gradient_T)]
         for name, norms_LT in self.state_gradients.items():
@@ -104,7 +104,7 @@ class Diagnosis(Trace):
         return "gates" if self.gates else "U"
 
     def curves(self) -> dict[str, np.ndarray]:
-        """The norms of the gradients by name, each [T]: embeddings, states by layer, and what is in `alone`."""
+        """Return the norms of the gradients by name, each [T]: of embeddings, of states by layer, of `alone`."""
         found = {"embedding": self.embedding_gradient_T}
         for ending, norms in (("", self.state_gradients), (f" by {self.alone_by} alone", self.alone)):
             for name, norms_LT in norms.items():
@@ -112,7 +112,7 @@ class Diagnosis(Trace):
         return found
 
     def svg(self) -> str:
-        """The norms of the gradients against the distance from the last step, by logarithms: an SVG file."""
+        """Return the norms of the gradients against the distance from the last step, by logarithms: an SVG file."""
         return gradients_picture({"": self})
 
     def save(self, path: str | Path) -> None:
@@ -195,7 +195,7 @@ def _rounded(values: np.ndarray) -> list[float]:
 
 
 def gradients_picture(diagnoses: Mapping[str, Diagnosis]) -> str:
-    """The norms of gradients against the distance from the last step, of one or more models, as an SVG file.
+    """Return the norms of gradients against the distance from the last step, of one or more models, as an SVG file.
 
     For several models only the states are drawn, with what is in `Trace.alone`; for a network without states, the
     embeddings.

@@ -53,15 +53,15 @@ class Explanation(ABC):
 
     @abstractmethod
     def steps(self) -> dict[str, Any]:
-        """The steps that lead to the probability, as entries of `record`."""
+        """Return the steps that lead to the probability, as entries of `record`."""
 
     def parts(self) -> list[Part]:
-        """The explanation as sentences and tables, for a terminal and for a notebook."""
+        """Return the explanation as sentences and tables, for a terminal and for a notebook."""
         likely = ", ".join(f"{token} {number(chance)}" for token, chance in self.likely)
         return [*self.details(), f"most likely: {likely}"]
 
     def details(self) -> list[Part]:
-        """The parts before the most likely tokens; a kind of explanation adds its tables."""
+        """Return the parts before the most likely tokens; a kind of explanation adds its tables."""
         return [f"{self.title}, {number(self.nats)} nats = {self._bits}"]
 
     @property
@@ -75,7 +75,7 @@ class Explanation(ABC):
         return to_html(self.parts())
 
     def record(self) -> dict[str, Any]:
-        """The whole explanation as a dictionary that can be written as JSON."""
+        """Return the whole explanation as a dictionary that can be written as JSON."""
         name = "probability" if self.is_probability else "score"
         return {
             "kind": self.kind,
@@ -131,7 +131,7 @@ def is_explained(lm: LanguageModel) -> bool:
 
 
 def common_fields(lm: LanguageModel, first: int, ids: list[int], target: int, nats: float) -> dict[str, Any]:
-    """The fields that all explanations share, for a model that starts with the token `first` and reads the ids."""
+    """Return the fields of all explanations, for a model that starts with the token `first` and reads the ids."""
     state = lm.extend(lm.start(1), np.asarray([ids], dtype=np.int64).reshape(1, -1))
     return {
         "kind": lm.kind,
@@ -143,7 +143,7 @@ def common_fields(lm: LanguageModel, first: int, ids: list[int], target: int, na
 
 
 def most_likely(lm: LanguageModel, log_probs_V: Array) -> tuple[tuple[str, float], ...]:
-    """The most likely tokens and their probabilities, by ln p of every token."""
+    """Return the most likely tokens and their probabilities, by ln p of every token."""
     p_V = np.exp(to_numpy(log_probs_V).astype(np.float64))
     best = np.argsort(-p_V, kind="stable")[:TOP]
     return tuple((word(lm.tokenizer, int(i)), float(p_V[i])) for i in best)

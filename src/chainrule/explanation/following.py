@@ -91,7 +91,7 @@ def follow(network: TapeTransformer, modules: Sequence[Module], embedded: Module
     is_pre = network.config.placement == "pre"
 
     def after(added: Module) -> Module:
-        """The vector after this part of a block: x + f(x), or its norm."""
+        """Return the vector after this part of a block: x + f(x), or its norm."""
         total = added
         if network.config.residual:
             total = next(one for one in modules if isinstance(one, Add) and one.in_modules[1] is added)
@@ -157,6 +157,6 @@ def _block(
 
 
 def _last(node: Node) -> np.ndarray:
-    """The row of the last token of the only text, [1, T, D]."""
+    """Return the row of the last token of the only text, [1, T, D]."""
     row: np.ndarray = node.out_tensor[0, -1]
     return row

@@ -77,7 +77,7 @@ class MixtureExplanation(Explanation):
         return f"p = {' · '.join(terms)} / Z = {p}{total}"
 
     def details(self) -> list[Part]:
-        """The weight and probability of each model, and their sum or product."""
+        """Return the weight and probability of each model, and their sum or product."""
         is_linear = self.weighed.form == "linear"
         headings = "model", "weight" if is_linear else "exponent", "p", "adds to p" if is_linear else "factor"
         rows = [

@@ -27,7 +27,7 @@ class Neighbour(NamedTuple):
 
 
 def table_of(model: Model) -> np.ndarray:
-    """The vectors of all tokens, [V, D]: those that a model offers as `token_vectors()`, or a torch network's.
+    """Return the vectors of all tokens, [V, D]: by a model's `token_vectors()`, or of a torch network.
 
     A model without a table is refused.
     """
@@ -46,7 +46,7 @@ def table_of(model: Model) -> np.ndarray:
 
 
 def neighbours(model: Model, text: str, top: int = TOP) -> tuple[Neighbour, list[Neighbour]]:
-    """The token of a text, and the `top` tokens nearest to it, the nearest first.
+    """Return the token of a text, and the `top` tokens nearest to it, the nearest first.
 
     The text is one token, or one after a space, as subword tokenizers have words inside a text.
     """
@@ -64,7 +64,7 @@ def neighbours(model: Model, text: str, top: int = TOP) -> tuple[Neighbour, list
 
 
 def _token(tokenizer: Tokenizer, text: str) -> int:
-    """The id of a text that is one token; one that the tokenizer does not know is refused."""
+    """Return the id of a text that is one token; one that the tokenizer does not know is refused."""
     after_space = tokenizer.encode(f" {text}").tolist()
     if len(tokenizer.encode(text)) != 1 and len(after_space) == 1:
         token = int(after_space[0])

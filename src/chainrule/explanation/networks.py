@@ -47,18 +47,18 @@ class NetworkExplanation(Explanation):
         return f"L = -ln p({self.target} | {before}{' '.join(self.tokens[-named:])}) = {self.nats:.4g} nats"
 
     def svg(self) -> str:
-        """The graph as a picture: the text of an SVG file."""
+        """Return the graph as a picture: the text of an SVG file."""
         return to_svg(self.graph, self.title)
 
     def _repr_svg_(self) -> str:
         return self.svg()
 
     def _repr_html_(self) -> str:
-        """The picture, which has the equations, shapes and gradients of the tables too."""
+        """Return the picture, which has the equations, shapes and gradients of the tables too."""
         return to_html([scrolled(self.svg()), f"{self._bits}, p = {self._p}", self.parts()[-1]])
 
     def details(self) -> list[Part]:
-        """The loss, the modules in the order of the forward pass, and the parameters."""
+        """Return the loss, the modules in the order of the forward pass, and the parameters."""
         return [*self._before(), f"{self.title} = {self._bits}, p = {self._p}", "", *self._tables()]
 
     @property
@@ -66,7 +66,7 @@ class NetworkExplanation(Explanation):
         return number(math.exp(-self.nats))
 
     def _before(self) -> list[str]:
-        """What was read before the tokens of the graph."""
+        """Return what was read before the tokens of the graph."""
         before = len(self.tokens) - self.shown
         if not before or self.kind == "feedforward":
             return []

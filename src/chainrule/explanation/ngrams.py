@@ -60,7 +60,7 @@ class BackoffLine:
     """T(h), the number of different tokens seen after the context."""
 
     def row(self) -> list[str]:
-        """The line as the row of a table."""
+        """Return the line as the row of a table."""
         weight, stored = ("" if value is None else f"{value:.4g}" for value in (self.weight, self.stored))
         return [_shown(self.context), "yes" if self.seen else "no", weight, stored, f"{self.probability:.4g}"]
 
@@ -85,7 +85,7 @@ class MixtureLine:
     """p(target | context)"""
 
     def row(self) -> list[str]:
-        """The line as the row of a table."""
+        """Return the line as the row of a table."""
         counts = ("" if count is None else f"{count:,}" for count in (self.count, self.total))
         weight = "" if self.weight is None else f"{self.weight:.4g}"
         name = "every word alike" if self.context is None else _shown(self.context)
@@ -143,7 +143,7 @@ class NgramExplanation(Explanation):
         return f"{self.letter} = {sign.join(terms)}{result}"
 
     def details(self) -> list[Part]:
-        """The contexts, the longest first, and the product or sum of what they give."""
+        """Return the contexts, the longest first, and the product or sum of what they give."""
         parts = [*super().details(), "", self._table(), "", self.equation]
         if self.formula:
             parts += [self.formula, *(f"  {one}" for one in self.sums)]
@@ -221,7 +221,7 @@ def explain_any_length(
 
 
 def _written_out(lm: NgramModel, steps: list[BackoffStep], target: int) -> tuple[str, ...]:
-    """A prediction by the equation of its method: the context for which p is stored, then those in its sum."""
+    """Return a prediction written out by its equation: first the context that stores p, then those in its sum."""
     smoothing = lm.settings.smoothing
     if smoothing in ("laplace", "add-k"):
         return (_add_k(lm, steps[0], target),)

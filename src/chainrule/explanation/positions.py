@@ -55,7 +55,7 @@ class Positions:
         return float(max(np.ptp(same) for same in by_offset))
 
     def _distances(self) -> np.ndarray:
-        """The Euclidean distance of each two rows, [T, T]."""
+        """Return the Euclidean distance of each two rows, [T, T]."""
         differences_TTD = self.table_TD[:, None] - self.table_TD[None]
         distances_TT: np.ndarray = np.linalg.norm(differences_TTD, axis=-1)
         return distances_TT
@@ -66,7 +66,7 @@ class Positions:
         return figures | {"rows": self.table_TD.tolist()}
 
     def cells(self) -> Cells:
-        """The table as a picture draws it: positions across, features down."""
+        """Return the table as a picture draws it: positions across, features down."""
         features = [str(number) for number in range(self.table_TD.shape[1])]
         title = (
             f"{self.kind}: positions 0 to {len(self.table_TD) - 1} across, features down; blue above 0, red below"

@@ -14,7 +14,7 @@ from chainrule.tokens.base import Tokenizer
 
 
 def text_ids(lm: LanguageModel, text: str, progress: Progress) -> list[int]:
-    """The ids of a text; only of its last line, if the model reads single lines."""
+    """Return the ids of a text; only of its last line, if the model reads single lines."""
     text = text.replace("\r\n", "\n")
     if lm.context == "line" and "\n" in text[:-1]:
         text = text[text.rindex("\n", 0, -1) + 1 :]
@@ -33,7 +33,7 @@ def ids_and_target(
     token: int | None = None,
     longest: int | None = None,
 ) -> tuple[list[int], int]:
-    """The ids that the model reads, the last `longest` at most with the target, and the id that it should predict.
+    """Return the ids that the model reads, at most `longest` with the target, and the id that it should predict.
 
     The target is `next_word` after the text, or the most likely token `after` it; else the `token`-th of the text,
     which counts from 1, or its last one.
@@ -59,13 +59,13 @@ def ids_and_target(
 
 
 def word(tokenizer: Tokenizer, token: int) -> str:
-    """The text of a token for people: in quotes if it is empty, unprintable or has spaces at its ends."""
+    """Return the text of a token for people: in quotes if it is empty, unprintable or has spaces at its ends."""
     text = tokenizer.token(token)
     return text if text.isprintable() and text.strip() == text != "" else repr(text)
 
 
 def token_of(shown: str) -> str:
-    """The token that `word` shows in this way: without the quotes that stand for what cannot be seen."""
+    """Return the token that `word` shows in this way: without the quotes that stand for what cannot be seen."""
     if not (len(shown) > 1 and shown[0] == shown[-1] and shown[0] in "'\""):
         return shown
     try:
@@ -76,12 +76,12 @@ def token_of(shown: str) -> str:
 
 
 def words(tokenizer: Tokenizer, ids: list[int] | tuple[int, ...]) -> tuple[str, ...]:
-    """The texts of some tokens for people."""
+    """Return the texts of some tokens for people."""
     return tuple(word(tokenizer, token) for token in ids)
 
 
 def _next_token(tokenizer: Tokenizer, text: str, following: str) -> int:
-    """The id of a word after a text: where spaces belong to tokens, with the space that stands before it."""
+    """Return the id of a word after a text: where spaces belong to tokens, with the space that stands before it."""
     is_spaced = tokenizer.splitting is None and text[-1:].strip() and following != tokenizer.token(tokenizer.eos)
     return one_token(
         tokenizer, f" {following}" if is_spaced and len(tokenizer.encode(f" {following}")) == 1 else following
@@ -89,7 +89,7 @@ def _next_token(tokenizer: Tokenizer, text: str, following: str) -> int:
 
 
 def one_token(tokenizer: Tokenizer, text: str, name: str = "next word") -> int:
-    """The id of a word that is a single token; </s>, as it is called in tables, is the end of a line."""
+    """Return the id of a word that is a single token; </s>, as it is called in tables, is the end of a line."""
     if text == tokenizer.token(tokenizer.eos):
         return tokenizer.eos
     found: list[int] = tokenizer.encode(text).tolist()

@@ -13,7 +13,7 @@ from chainrule.inference.neural_model import NeuralModel
 
 
 def trace_embeddings(lm: NeuralModel, ids: list[int], target: int) -> Trace:
-    """The loss of the target after the ids, and the gradients of their embeddings, in double precision."""
+    """Return the loss of the target after the ids, and the gradients of their embeddings, in double precision."""
     network = copy.deepcopy(lm.network).to("cpu", torch.float64).requires_grad_(False).eval()
     if not isinstance(getattr(network, "embedding", None), nn.Module):
         raise DiagnosisError(f"a model of the kind {lm.kind} has no layer `embedding` to differentiate by")

@@ -116,7 +116,7 @@ def trace_network(lm: LanguageModel, ids: list[int], target: int) -> Trace:
 
 
 def _carrying_gate(state: Module) -> Module | None:
-    """The gate g of a state s_t = g ⊙ s_{t-1} + ...; None if the state is made in another way."""
+    """Return the gate g of a state s_t = g ⊙ s_{t-1} + ...; None if the state is made in another way."""
     for product in state.in_modules if isinstance(state, Add) else ():
         if isinstance(product, Multiply):
             gate, before = product.in_modules
@@ -147,7 +147,7 @@ def _left_by_gates(states: Sequence[Module]) -> np.ndarray:
 
 
 def _over_time(modules: Mapping[str, list[Module]], steps: int) -> dict[str, list[np.ndarray]]:
-    """The values of modules by name, then layer, [T, H]: a layer has one module for each step."""
+    """Return the values of modules by name, then layer, [T, H]: a layer has one module for each step."""
     return {
         name: [
             np.concatenate([one.out_tensor for one in found[first : first + steps]])
@@ -158,7 +158,7 @@ def _over_time(modules: Mapping[str, list[Module]], steps: int) -> dict[str, lis
 
 
 def _in_double(network: TapeNetwork) -> TapeNetwork:
-    """A copy in double precision, without the padding rows of the tables; <s>, never predicted, has the bias -∞.
+    """Return a copy in double precision, without the padding rows of the tables; the bias of <s> is -∞.
 
     A gradient that vanishes soon leaves the range of single precision. Only the embedding table is a parameter: the
     gradients of the others are not needed.
@@ -175,5 +175,5 @@ def _in_double(network: TapeNetwork) -> TapeNetwork:
 
 
 def _gradient(module: Module) -> np.ndarray:
-    """The gradient of a module; zeros if none flowed in."""
+    """Return the gradient of a module; zeros if none flowed in."""
     return np.zeros_like(module.out_tensor) if module.out_gradient is None else module.out_gradient

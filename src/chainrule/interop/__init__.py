@@ -8,10 +8,9 @@ bert.py            the weights of a BERT
 bart.py            the weights of a BART
 shards.py          weights in safetensors files, one or several
 huggingface.py     folders as transformers keeps them
-hub.py             models of the Hugging Face hub, fetched into its cache
 llama2c.py         checkpoints of llama2.c
 gguf.py            files for llama.cpp
-conversion.py      any of these by what a file or folder is: `export_model`, `import_model`
+conversion.py      any of these by what a file or folder is: `export_model`, `import_model`; models of the hub
 continuations.py   ln p of a continuation after a context, and text written until a stop string
 lm_eval.py         lm-evaluation-harness: an `LM` over any model folder
 sklearn.py         scikit-learn: `PerplexityClassifier`, one language model for each class

@@ -26,7 +26,7 @@ _OUTSIDE: Mapping[str, tuple[Any, ...]] = {
 }
 _SIDES = ("encoder", "decoder")
 _SIZES = {"layers": "layers", "attention_heads": "heads", "ffn_dim": "hidden"}
-"""The sizes that a configuration states of each side, and that are the same for both with us."""
+"""The sizes that a configuration gives for each side; here both sides have the same."""
 _SIDE = {
     "positions.added_TD": "embed_positions.weight",
     "embedding_norm.*": "layernorm_embedding.*",

@@ -65,7 +65,7 @@ def score_continuations(
 
 
 def split(lm: LanguageModel, context: str, continuation: str) -> list[Part]:
-    """The ids of a context and of its continuation: one part, or one for each line that a model of lines reads."""
+    """Return the ids of a context and of its continuation: one pair, or one for each line of a model of lines."""
     context = context_of(lm, context)
     if lm.context == "stream":
         return [_cut(lm, context, continuation)]
@@ -76,7 +76,7 @@ def split(lm: LanguageModel, context: str, continuation: str) -> list[Part]:
 
 
 def _cut(lm: LanguageModel, context: str, continuation: str) -> Part:
-    """The ids of both together, cut before the first token that ends inside the continuation."""
+    """Return the ids of both together, cut before the first token that ends inside the continuation."""
     text, boundary = utf8(context + continuation), len(utf8(context))
     ids: list[int] = lm.tokenizer.encode(context + continuation).tolist()
     ends = [end for _, end in text_spans(lm.tokenizer, text, ids)]
@@ -101,7 +101,7 @@ def _score_parts(lm: LanguageModel, parts: Sequence[Part], rows: int | None) -> 
 
 
 def _greedy_rows(lm: LanguageModel, state: State, targets: Sequence[Sequence[int]]) -> set[int]:
-    """The rows whose targets greedy decoding writes; a row is left alone after its first other token."""
+    """Return the rows whose targets greedy decoding writes; a row is left alone after its first other token."""
     unknown = () if lm.tokenizer.unk is None else (lm.tokenizer.unk,)
     greedy: set[int] = set()
     for rows in slices(np.arange(len(targets)), max(1, _CELLS // lm.tokenizer.vocab_size)):
@@ -132,7 +132,7 @@ def write_until(
     max_tokens: int,
     seed: int = 0,
 ) -> list[str]:
-    """A continuation of each prompt, up to the first of the stop strings, which is left out.
+    """Return a continuation of each prompt, up to the first of the stop strings, which is left out.
 
     A model of lines stops at the end of the line in any case. All prompts are written in one batch.
     """
@@ -159,5 +159,5 @@ def write_until(
 
 
 def _before(text: str, stops: Sequence[str]) -> str:
-    """The text before the first stop string in it."""
+    """Return the text before the first stop string in it."""
     return text[: min((text.index(stop) for stop in stops if stop in text), default=len(text))]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from chainrule.contract.lm import Context, LanguageModel
 from chainrule.contract.model import Model
 from chainrule.errors import FolderError, ForeignFileError, MissingExtraError
-from chainrule.interop.hub import fetch_model, is_hub_address
 from chainrule.ngram.arpa.arpa_model import load_arpa, save_arpa
 from chainrule.system.devices import has_torch
 from chainrule.system.progress import SILENT, Progress
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 Form: TypeAlias = Literal["hf", "arpa", "gguf"]
 
+PREFIX = "hf://"
+_WANTED = ["*.safetensors", "*.json", "tokenizer.model", "merges.txt", "vocab.bpe"]
+_ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?/?")
 _VOCABULARIES = ("tokenizer.json", "encoder.json", "vocab.json", "tokenizer.model")
 _ARPA = (".arpa", ".lm", ".arpa.gz", ".lm.gz")
 
@@ -40,7 +43,7 @@ def export_model(
 
 
 def check_new_file(path: Path, *, overwrite: bool) -> Path:
-    """The path, if a file can be written there."""
+    """Return the path, if a file can be written there."""
     if path.is_dir() or (path.exists() and not overwrite):
         raise FolderError(
             f"{path} exists; choose another one{'' if path.is_dir() else ', or overwrite it (--overwrite)'}"
@@ -58,7 +61,7 @@ def import_model(
     tokenizer: str | Path | None = None,
     progress: Progress = SILENT,
 ) -> Any:
-    """The model of a folder of transformers, of a GGUF or ARPA file, or of a checkpoint of llama2.c.
+    """Return the model of a folder of transformers, of a GGUF or ARPA file, or of a checkpoint of llama2.c.
 
     hf://OWNER/NAME is a folder of transformers on the Hugging Face hub.
     The context is stream for networks and line for masked models and ARPA files, unless another is given.
@@ -104,7 +107,7 @@ def is_vocabulary(path: Path) -> bool:
 
 
 def import_tokenizer(path: str | Path, *, pattern: str | None = None) -> PublishedTokenizer:
-    """The tokenizer of a file or folder of another program."""
+    """Return the tokenizer of a file or folder of another program."""
     from chainrule.interop.vocabularies.files import read_tokenizer
 
     return read_tokenizer(path, pattern=pattern)
@@ -113,3 +116,37 @@ def import_tokenizer(path: str | Path, *, pattern: str | None = None) -> Publish
 def _expect_torch(purpose: str) -> None:
     if not has_torch():
         raise MissingExtraError("torch", "neural", purpose)
+
+
+# -- models of the Hugging Face hub: hf://OWNER/NAME[@REVISION] ------------------------------------------------
+#
+# `huggingface_hub` keeps the files in its cache; what is there already is not fetched again. Only weights in
+# safetensors and descriptions in JSON or text are asked for, never code or pickles.
+
+
+def is_hub_address(path: str | Path) -> bool:
+    """Return True if a path is the address of a model of the hub."""
+    return str(path).startswith(PREFIX)
+
+
+def fetch_model(address: str) -> Path:
+    """Return the folder with the files of a model of the hub."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None:
+        raise ForeignFileError(f"{address}: expected hf://OWNER/NAME or hf://OWNER/NAME@REVISION")
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
+    except ImportError:
+        raise MissingExtraError("huggingface_hub", "hub", "a model of the hub") from None
+    name, revision = found[1], found[2]
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=_WANTED))
+    except RepositoryNotFoundError:
+        raise ForeignFileError(f"{address}: the hub has no such model, or not for you (hf auth login)") from None
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        told = str(error).strip().splitlines()
+        raise ForeignFileError(
+            f"{address}: not in the cache of this machine, and the hub cannot be reached"
+            f" ({told[0][:120] if told else type(error).__name__})"
+        ) from None

@@ -108,7 +108,7 @@ QWEN3 = replace(
 )
 
 MISTRAL = replace(LLAMA, name="MistralForCausalLM", title="Mistral", model_type="mistral")
-_USUAL_REACH = 4096  # what a configuration that does not say means
+_USUAL_REACH = 4096  # the window of a configuration that gives none
 
 DECODERS = {architecture.name: architecture for architecture in (GPT2, LLAMA, QWEN3, MISTRAL)}
 

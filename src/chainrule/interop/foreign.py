@@ -11,7 +11,7 @@ from chainrule.errors import ForeignFileError, SettingsError
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Let an error inside the block that a value of the file causes be one ForeignFileError that names the file.
+    """Turn an error that a value of the file causes in the block into a ForeignFileError that names the file.
 
     What is checked by name has a message of its own. This is for the rest: a list where a number is expected,
     bytes that are not UTF-8, a size that nothing can have.

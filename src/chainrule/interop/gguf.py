@@ -48,7 +48,7 @@ _BLOCK = {
 
 
 def library() -> ModuleType:
-    """The package `gguf`."""
+    """Return the package `gguf`."""
     try:
         import gguf
     except ImportError:
@@ -105,7 +105,7 @@ def _add_sizes(writer: Any, described: dict[str, Any]) -> None:
 
 
 def _names(described: dict[str, Any]) -> dict[str, str]:
-    """The names of a Llama's weights: those of transformers, and llama.cpp's."""
+    """Return the names of a Llama's weights: those of transformers, and llama.cpp's."""
     layers = range(described["num_hidden_layers"])
     of_blocks = {
         f"model.layers.{i}.{ours}.weight": f"blk.{i}.{theirs}.weight"
@@ -116,7 +116,7 @@ def _names(described: dict[str, Any]) -> dict[str, str]:
 
 
 def _their_order(name: str, array: np.ndarray, described: dict[str, Any]) -> np.ndarray:
-    """Rows in llama.cpp's order: of a llama it turns neighbouring numbers of a head, not those of halves."""
+    """Return rows in llama.cpp's order: it rotates neighbouring numbers of a head, we rotate halves."""
     if described["model_type"] == "llama" and ("q_proj" in name or "k_proj" in name):
         heads = described["num_attention_heads" if "q_proj" in name else "num_key_value_heads"]
         array = array.reshape(heads, 2, -1, array.shape[1]).swapaxes(1, 2).reshape(array.shape)
@@ -124,7 +124,7 @@ def _their_order(name: str, array: np.ndarray, described: dict[str, Any]) -> np.
 
 
 def _add_tokenizer(writer: Any, tokenizer: SubwordTokenizer, lm: NeuralModel) -> None:
-    """The vocabulary, the merges, and the token that is read before the first one.
+    """Add the vocabulary, the merges, and the token that is read before the first one.
 
     The piece that spells a line end is never used by us, whose lines end in </s>: the two change names.
     """
@@ -151,7 +151,7 @@ def _add_tokenizer(writer: Any, tokenizer: SubwordTokenizer, lm: NeuralModel) ->
 
 
 def load(path: str | Path, *, context: Context = "stream") -> NeuralModel:
-    """The model of a GGUF file: a llama with byte-level BPE of GPT-2's pattern, in float32 or float16."""
+    """Return the model of a GGUF file: a llama with byte-level BPE of GPT-2's pattern, in float32 or float16."""
     path = Path(path)
     gguf = library()
     try:
@@ -165,7 +165,7 @@ def load(path: str | Path, *, context: Context = "stream") -> NeuralModel:
 
 
 def _read(path: Path, tensors: Any, values: dict[str, Any]) -> tuple[Transformer, PublishedTokenizer]:
-    """The network and the tokenizer of a file with these tensors and these values by name."""
+    """Return the network and the tokenizer of a file with these tensors and these values by name."""
     architecture = values.get("general.architecture")
     if architecture != "llama":
         raise ForeignFileError(f"{path}: the architecture {architecture!r} of this GGUF file is not llama")

@@ -74,7 +74,7 @@ def export(model: Model, folder: str | Path, *, overwrite: bool = False) -> str:
 
 
 class _Published(NamedTuple):
-    """What is written of a model."""
+    """The contents of the folder of an exported model."""
 
     weights: dict[str, Tensor]
     described: dict[str, Any]
@@ -84,7 +84,7 @@ class _Published(NamedTuple):
 
 
 def decoder(model: Model, form: str, writable: str) -> NeuralModel:
-    """The model, if it is a Transformer that predicts text; another is refused, and told what the form takes."""
+    """Return the model if it is a Transformer that predicts text; the error for others says what the form takes."""
     if isinstance(model, LanguageModel) and (as_torch := offered(model, "as_torch")) is not None:
         model = as_torch()  # the tape may have trained it
     if not isinstance(model, NeuralModel) or not isinstance(model.network, Transformer):
@@ -149,7 +149,7 @@ def _generating(
     ids: dict[str, Any],
     **generation: Any,
 ) -> _Published:
-    """What is written of a model that generates text; `generation` are further settings of that."""
+    """Return the folder's contents for a model that generates text; `generation` are settings for generating."""
     described |= {"dtype": "float32", **ids, "use_cache": True}
     settings = {**ids, "suppress_tokens": never_written(lm.tokenizer) or None, "do_sample": False, **generation}
     files = {"generation_config.json": settings, **dict(zip(_VOCABULARY, vocabulary, strict=True))}
@@ -174,7 +174,7 @@ def _special_ids(lm: NeuralModel) -> dict[str, Any]:
 
 
 def load(folder: str | Path, *, context: Context | None = None) -> Any:
-    """The model of a folder of transformers, which saves, loads and does its work as any other of its kind.
+    """Return the model of a folder of transformers; it saves and loads like any other of its kind.
 
     The context of a masked model is a line, and of a language model a stream, unless another one is given; that of
     an encoder-decoder is always a line.
@@ -204,20 +204,20 @@ def load(folder: str | Path, *, context: Context | None = None) -> Any:
 def as_model(
     network: Transformer, tokenizer: PublishedTokenizer, context: Context, path: Path, architecture: str
 ) -> NeuralModel:
-    """A network that was carried over from a file or folder, as a model of the kind transformer."""
+    """Return a network that was carried over from a file or folder, as a model of the kind transformer."""
     settings = TransformerSettings(**asdict(network.config), engine="torch")
     lm = NeuralModel(network, tokenizer, context, kind="transformer", settings=settings, slide=settings.slide_share)
     return _carried_over(lm, path, architecture)
 
 
 def _carried_over(model: SomeModel, path: Path, architecture: str) -> SomeModel:
-    """The model, with a note of where it comes from."""
+    """Return the model, with a note of where it comes from."""
     model.provenance = {"from": path.name, "architecture": architecture, "chainrule": __version__}
     return model
 
 
 def _description(folder: Path) -> tuple[dict[str, Any], str]:
-    """config.json, and the architecture that it names; one that cannot be read is refused."""
+    """Return config.json and the architecture that it names; refuse one that cannot be read."""
     path = folder / CONFIG
     if not path.is_file():
         raise ForeignFileError(f"{folder}: not a folder of transformers: it has no {CONFIG}")

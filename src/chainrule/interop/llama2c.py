@@ -23,7 +23,7 @@ _MOST = 1 << 20  # no size of a network is larger
 
 
 def load(path: str | Path, tokenizer: str | Path | None = None, *, context: Context = "stream") -> NeuralModel:
-    """The model of a .bin file; its tokenizer is beside it, unless another file is named."""
+    """Return the model of a .bin file; its tokenizer is beside it, unless another file is named."""
     path = Path(path)
     with reading(path):
         described, weights = _read(path)
@@ -44,7 +44,7 @@ def _tokenizer_file(path: Path, named: str | Path | None) -> Path:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The configuration and the weights, as those of a Llama."""
+    """Return the configuration and the weights, as those of a Llama."""
     raw = path.read_bytes()
     header = raw[: _HEADER.size].ljust(_HEADER.size, b"\0")
     D, hidden, L, H, G, V, T = _HEADER.unpack(header)
@@ -88,5 +88,5 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def halves(weight: Tensor, heads: int) -> Tensor:
-    """Rows in our order: llama2.c and llama.cpp turn neighbours (x_2i, x_2i+1), where we turn halves of a head."""
+    """Return rows in our order: llama2.c and llama.cpp rotate neighbours (x_2i, x_2i+1), where we rotate halves."""
     return weight.view(heads, -1, 2, weight.shape[1]).transpose(1, 2).reshape(weight.shape)

@@ -76,7 +76,7 @@ class ChainruleLM(LM):  # type: ignore[misc]
         self.rows = _rows(batch_size, max_batch_size)
 
     def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]]:
-        """ln p of each continuation after its context, and whether greedy decoding writes it.
+        """Return ln p of each continuation after its context, and whether greedy decoding writes it.
 
         White space at the end of a context is scored with the continuation, as by the harness's own models. After
         an empty context one space at the beginning of a continuation is left out: it is the delimiter that the
@@ -87,13 +87,13 @@ class ChainruleLM(LM):  # type: ignore[misc]
         return [self._cached("loglikelihood", *found) for found in zip(requests, map(tuple, scored), strict=True)]
 
     def loglikelihood_rolling(self, requests: Sequence[Any]) -> list[float]:
-        """ln p of each text, every line of which ends in </s>; texts are independent of each other."""
+        """Return ln p of each text, every line of which ends in </s>; texts are independent of each other."""
         texts = [request.args[0] for request in requests]
         found = self._log_probs(texts)
         return [self._cached("loglikelihood_rolling", *pair) for pair in zip(requests, found.tolist(), strict=True)]
 
     def generate_until(self, requests: Sequence[Any]) -> list[str]:
-        """A continuation of each context up to a stop string, by the settings of its request."""
+        """Return a continuation of each context up to a stop string, by the settings of its request."""
         texts = [""] * len(requests)
         alike: dict[str, list[int]] = defaultdict(list)
         for place, request in enumerate(requests):
@@ -108,7 +108,7 @@ class ChainruleLM(LM):  # type: ignore[misc]
         return texts
 
     def get_model_info(self) -> dict[str, Any]:
-        """What the harness notes of the model in its results."""
+        """Return what the harness records about the model in its results."""
         return {
             "chainrule_path": self.path,
             "chainrule_model": repr(self.lm),
@@ -116,7 +116,7 @@ class ChainruleLM(LM):  # type: ignore[misc]
         }
 
     def _log_probs(self, texts: Sequence[str]) -> np.ndarray:
-        """ln p of each text; one that is too long to be read at once is read in pieces."""
+        """Return ln p of each text; one that is too long to be read at once is read in pieces."""
         lm, long = self.lm, tokens_at_once(self.lm)
         found = np.zeros(len(texts))
         # a token has a byte at least: a text of fewer bytes is surely short
@@ -145,13 +145,13 @@ class ChainruleLM(LM):  # type: ignore[misc]
         )
 
     def _cached(self, method: str, request: Any, answer: Any) -> Any:
-        """The answer, which is kept for a run that was interrupted, if the harness keeps answers."""
+        """Return the answer, which is kept for a run that was interrupted, if the harness keeps answers."""
         self.cache_hook.add_partial(method, request.args, answer)
         return answer
 
 
 def _divided(context: str, continuation: str) -> tuple[str, str]:
-    """A context and its continuation, divided where the harness divides them."""
+    """Return a context and its continuation, divided where the harness divides them."""
     if not context:
         return context, continuation.removeprefix(" ")
     kept = context.rstrip()
@@ -159,7 +159,7 @@ def _divided(context: str, continuation: str) -> tuple[str, str]:
 
 
 def strategy_of(settings: Mapping[str, Any]) -> Strategy:
-    """The strategy that a task's settings of generation ask for; one that is not known is an error.
+    """Return the strategy that a task's settings of generation ask for; one that is not known is an error.
 
     As in the harness, text is written greedily unless `do_sample` is true, or a temperature above 0 says so.
     """
@@ -185,7 +185,7 @@ def strategy_of(settings: Mapping[str, Any]) -> Strategy:
 
 
 def _rows(batch_size: int | str | None, most: int | None) -> int | None:
-    """How many texts at most are read at once; None: no bound of their own."""
+    """Return the most texts to read at once: `batch_size`, or `most` if that is 1 or auto."""
     wanted = str(1 if batch_size is None else batch_size)
     if not wanted.isdecimal() and not wanted.startswith("auto"):
         raise SettingsError(f"batch_size should be a whole number or auto, not {batch_size!r}")
@@ -193,7 +193,7 @@ def _rows(batch_size: int | str | None, most: int | None) -> int | None:
 
 
 def main() -> None:
-    """The command line of the harness, in which the model `chainrule` is known."""
+    """Run the command line of the harness, in which the model `chainrule` is known."""
     from lm_eval.__main__ import cli_evaluate
 
     try:
@@ -203,7 +203,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Run as a script, this file is the module __main__; the harness is told of the module that others import.
+    # Run as a script, this file is the module __main__; the harness gets the module that others import.
     from chainrule.interop.lm_eval import main as run_harness
 
     run_harness()

@@ -46,13 +46,13 @@ class Shards(Mapping[str, Tensor]):
         return name in self._files
 
     def header(self, name: str) -> tuple[list[int], str]:
-        """The shape of a weight and the type of its numbers (F32, BF16, I8, ...), from the header of its file."""
+        """Return the shape of a weight and its type (F32, BF16, I8, ...), from the header of its file."""
         found = self._files[name].get_slice(name)
         return list(found.get_shape()), str(found.get_dtype())
 
 
 def _listed(folder: Path) -> dict[str, str]:
-    """The file of each weight, as the index says; empty where there is none."""
+    """Return the file of each weight, as the index says; empty where there is none."""
     if (folder / WEIGHTS).is_file() or not (folder / INDEX).is_file():
         return {}
     listed = read_json(folder / INDEX).get("weight_map")
@@ -62,7 +62,7 @@ def _listed(folder: Path) -> dict[str, str]:
 
 
 def _files(folder: Path, names: list[str]) -> list[Path]:
-    """The one file of weights, or those of the index."""
+    """Return the one file of weights, or those of the index."""
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     if names:

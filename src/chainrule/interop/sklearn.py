@@ -108,7 +108,7 @@ class PerplexityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class of each text."""
+        """Return the most probable class of each text."""
         joint_NC = self.predict_joint_log_proba(X)
         labels: np.ndarray = self.classes_[np.argmax(joint_NC, axis=1)]
         return labels
@@ -119,11 +119,11 @@ class PerplexityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return probs_NC
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """ln p(class | text). A text that no model thinks possible is as probable as its class was before."""
+        """Return ln p(class | text), which is ln p(class) if no model gives the text a probability."""
         return posterior(self.predict_joint_log_proba(X), self.class_log_prior_)
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:
-        """ln p(text, class) = ln p(text | class) + ln p(class)."""
+        """Return ln p(text, class) = ln p(text | class) + ln p(class)."""
         check_is_fitted(self)
         texts = _texts(X)
         text_NC = np.stack([score(lm, texts).log_prob for lm in self.models_], axis=1)
@@ -131,7 +131,7 @@ class PerplexityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return joint_NC
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn should know of the input: texts, one for each sample."""
+        """Return what scikit-learn should know of the input: texts, one for each sample."""
         tags = super().__sklearn_tags__()
         tags.input_tags.string, tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, True, False
         return tags
@@ -153,7 +153,7 @@ class PerplexityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
 
 def _texts(X: Any) -> list[str]:
-    """The texts of a list, an array or a column of a table."""
+    """Return the texts of a list, an array or a column of a table."""
     if isinstance(X, (str, bytes)):
         raise ValueError("expected a list of texts, found a single one: give [text]")
     if hasattr(X, "columns"):

@@ -92,7 +92,7 @@ class Architecture:
     """How many rows its positions have before the first one that is used."""
 
     def described(self, config: TransformerConfig, rows: int, **others: Any) -> dict[str, Any]:
-        """The configuration of a network whose tables have that many rows; an open dropout is 0."""
+        """Return the configuration of a network whose tables have that many rows; an open dropout is 0."""
         names = {**self.sizes, **{theirs: ours for theirs, (ours, _) in self.options.items()}}
         found = {theirs: getattr(config, ours) for theirs, ours in names.items()}
         if self.activation is not None:
@@ -125,7 +125,7 @@ class Architecture:
         return found
 
     def pairs(self, config: TransformerConfig, *, bias: bool = True) -> list[Pair]:
-        """Every weight of a network with its published ones; without `bias`, products have none."""
+        """Return every weight of a network with its published ones; without `bias`, products have none."""
         return [
             Pair(
                 ours.format(layer).replace("*", kind),
@@ -143,7 +143,7 @@ class Architecture:
 
 
 def _stacked(name: str) -> list[str]:
-    """The names that one with [a|b] in it stands for: one with a, and one with b."""
+    """Return the names that one with [a|b] in it stands for: one with a, and one with b."""
     before, _, rest = name.partition("[")
     parts, _, after = rest.partition("]")
     return [before + part + after for part in parts.split("|")]
@@ -152,7 +152,7 @@ def _stacked(name: str) -> list[str]:
 def to_published(
     state: Mapping[str, Tensor], pairs: Iterable[Pair], rows: int, config: TransformerConfig
 ) -> dict[str, Tensor]:
-    """The published weights of a network with these weights; tables with that many rows."""
+    """Return the published weights of a network with these weights; tables with that many rows."""
     weights = {}
     for pair in pairs:
         if pair.is_left_out and pair.ours in state:  # the table of a tied head, which has another name too
@@ -171,7 +171,7 @@ def to_published(
 
 
 def _without_effect(name: str, state: Mapping[str, Tensor], config: TransformerConfig) -> Tensor:
-    """What stands for a weight that a design leaves out: ones for a gain, zeros for a bias."""
+    """Return what stands for a weight that a design leaves out: ones for a gain, zeros for a bias."""
     stem, _, kind = name.rpartition(".")
     if kind == "bias":
         return torch.zeros(len(state[f"{stem}.weight"]) if f"{stem}.weight" in state else config.width)
@@ -179,7 +179,7 @@ def _without_effect(name: str, state: Mapping[str, Tensor], config: TransformerC
 
 
 def state_of(network: Stack) -> dict[str, Tensor]:
-    """The weights of a network, with the positions that it computes, and the embedding as it is looked up."""
+    """Return the weights of a network, with the positions that it computes, and the embedding after scaling."""
     config, state = network.config, {name: weight.detach() for name, weight in network.state_dict().items()}
     if "positions.added_TD" not in state:
         computed = network.positions.added_TD
@@ -197,7 +197,7 @@ def from_published(
     rows: int,
     unread: tuple[str, ...],
 ) -> N:
-    """The network that `make` makes, with published weights; names, types and shapes are checked before it is made.
+    """Return the network of `make` with published weights; names, types and shapes are checked first.
 
     Published tables have `rows` rows. `unread` is `Architecture.unread`; any other weight that no pair names would
     be lost, and is refused.
@@ -247,7 +247,7 @@ def _check(pair: Pair, shape: torch.Size, weights: Mapping[str, Tensor], rows: i
 
 
 def _header(weights: Mapping[str, Tensor], name: str) -> tuple[list[int], str]:
-    """The shape of a weight and the type of its numbers; of one in a file, without reading it."""
+    """Return the shape of a weight and the type of its numbers; of one in a file, without reading it."""
     if isinstance(weights, Shards):
         return weights.header(name)
     weight = weights[name]
@@ -259,7 +259,7 @@ _DTYPES = tuple(_NAMES.values())
 
 
 def _with_rows(table_VD: Tensor, rows: int) -> Tensor:
-    """The table, padded to `rows` rows with the mean of its own.
+    """Return the table, padded to `rows` rows with the mean of its own.
 
     New rows have the mean of all logits, and e^mean(z) <= mean(e^z): none is more likely than the average token.
     """
@@ -276,13 +276,13 @@ def expect(config: TransformerConfig, architecture: str, allowed: Mapping[str, S
 
 
 def even_heads(config: TransformerConfig) -> dict[str, tuple[float, ...]]:
-    """What `expect` allows of heads that share no keys and divide the width among them."""
+    """Return what `expect` allows of heads that share no keys and divide the width among them."""
     size = config.width / config.heads
     return {"kv_heads": (config.heads,), "head_size": (int(size) if size.is_integer() else size,)}
 
 
 def refuse(architecture: str, found: Mapping[str, Any], allowed: Mapping[str, Sequence[Any]]) -> None:
-    """The same for values by name: all that disagree, in one line."""
+    """Refuse all values by name that are not as expected, in one line."""
     different = [
         f"{name}={' or '.join(map(str, values))}, this network {name}={found[name]}"
         for name, values in allowed.items()

@@ -21,7 +21,7 @@ from chainrule.folder import TEXT
 from chainrule.tokens.base import Tokenizer
 
 MASK = "[MASK]"
-"""What stands for a hidden token in text."""
+"""The text that stands for a hidden token."""
 
 
 class MaskedModel(Model):
@@ -38,7 +38,7 @@ class MaskedModel(Model):
 
     @abstractmethod
     def fill(self, ids_BT: Array) -> Array:
-        """ln p of every token at each hidden position, [N, V], row by row and from left to right.
+        """Return ln p of every token at each hidden position, [N, V], row by row and from left to right.
 
         Rows are tokens, with the id `mask` where one is hidden, and PAD after their end; a line ends in </s>. <s>
         is never predicted: its column is -inf.

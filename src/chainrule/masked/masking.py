@@ -63,7 +63,7 @@ class Masking(Objective):
     """
 
     before: NextToken
-    """What stands before a row."""
+    """The objective that puts the right token before a row."""
     vocab_size: int
     """The number of tokens; it is the id of [MASK] as well."""
     seed: int
@@ -136,7 +136,7 @@ class MaskedExamples(TextExamples):
 
     @property
     def tokens(self) -> int:
-        """How many tokens are predicted in an epoch, but for lines and texts that are read in pieces."""
+        """The number of tokens predicted in an epoch; it ignores that long lines and texts are read in pieces."""
         lengths = np.diff(line_bounds(self.ids, self.eos), axis=0) if self.context == "line" else len(self.ids)
         return int(predicted_count(np.asarray(lengths), self.objective.share).sum())
 

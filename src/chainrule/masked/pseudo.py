@@ -36,7 +36,7 @@ class _Question:
 def pseudo_log_likelihoods(
     model: MaskedModel, rows: Sequence[np.ndarray], *, progress: Progress = SILENT
 ) -> list[np.ndarray]:
-    """ln p of each token of each row given all others, in their order; the </s> at a row's end is not scored.
+    """Return ln p of each token of each row, given all others; the </s> at a row's end is not scored.
 
     A row that is longer than the model takes is read in pieces that overlap.
     """

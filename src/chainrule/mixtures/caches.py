@@ -35,7 +35,7 @@ class CacheState(State):
     """The tokens in the cache, and for a continuous cache the features from which each of them was predicted."""
 
     ids_BN: Ints
-    """Filled up at the left with PAD."""
+    """The tokens, with PAD at the left of shorter rows."""
     keys_BND: Array | None = None
 
     def __len__(self) -> int:
@@ -79,16 +79,16 @@ class Cache:
 
     @property
     def is_continuous(self) -> bool:
-        """True if it has keys."""
+        """Return True for a continuous cache, which has keys."""
         return self.of is not None
 
     def start(self, batch_size: int, features_BD: Array | None) -> CacheState:
-        """The empty cache; `features_BD` are any features of the network, for a continuous one."""
+        """Return the empty cache; a continuous one needs `features_BD`, any features of its network."""
         ids_BN = np.zeros((batch_size, 0), dtype=np.int64)
         return CacheState(ids_BN, None if features_BD is None else features_BD[:, None][:, :0])
 
     def extend(self, state: CacheState, ids_BT: Array, keys_BTD: Array | None) -> CacheState:
-        """The cache with more tokens, and without those that are then too old."""
+        """Return the cache with more tokens, and without those beyond its size."""
         ids_BT = np.asarray(to_numpy(ids_BT), dtype=np.int64)
         ids_BN, keys = np.concatenate([state.ids_BN, ids_BT], axis=1), None
         if state.keys_BND is not None and keys_BTD is not None:
@@ -104,14 +104,14 @@ class Cache:
         return CacheState(ids_BN[:, first:], None if keys is None else keys[:, first:])
 
     def scores(self, state: CacheState, ids_BT: Array, features_BTD: Array | None) -> Array:
-        """ln p of each id; what stands on padding means nothing. `features_BTD` are what each is predicted from."""
+        """Return ln p of each id, arbitrary at padding; each is predicted from its features in `features_BTD`."""
         if not self.is_continuous:
             return self._count_scores(state, np.asarray(to_numpy(ids_BT), dtype=np.int64))
         assert features_BTD is not None
         return self.attend(state, ids_BT, features_BTD)
 
     def log_probs(self, state: CacheState, features_BD: Array | None) -> Array:
-        """ln p of every token, [B, V]; for a continuous cache an array of the network's library."""
+        """Return ln p of every token, [B, V]; for a continuous cache an array of the network's library."""
         is_token_BN = state.ids_BN != PAD
         n_B = is_token_BN.sum(axis=1)
         if features_BD is None or state.keys_BND is None:
@@ -125,7 +125,7 @@ class Cache:
         return xp.where(is_bos_V, impossible(log_probs_BV), log_probs_BV)
 
     def _log_p(self, share: Array, n: Array) -> Array:
-        """ln p of tokens from the sum of their weights in a cache of n tokens."""
+        """Return ln p of tokens from the sum of their weights in a cache of n tokens."""
         xp = array_namespace(share)
         # p(w) = (n Σ a_i + 1 / (V - 1)) / (n + 1)
         return xp.log((n * share + 1 / (self.vocab_size - 1)) / (n + 1))
@@ -143,7 +143,7 @@ class Cache:
         return self._counted(before_BT[:, width:], n_BT)
 
     def score_sequences(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> NDArray[np.float64]:
-        """ln p of every id of sequences that lie one after the other, each with a cache of its own."""
+        """Return ln p of every id of concatenated sequences, each with a cache of its own."""
         lengths = ends - starts
         rows = np.repeat(np.arange(len(starts)), lengths)
         places = np.arange(len(ids)) - np.repeat(starts, lengths)
@@ -157,7 +157,7 @@ class Cache:
     # -- continuous ---------------------------------------------------------------------------------------
 
     def attend(self, state: CacheState, ids_BT: Array, features_BTD: Array) -> Array:
-        """`scores` of a continuous cache: the weights of all tokens before each of the ids, in a few products."""
+        """Return the `scores` of a continuous cache, with few products for all weights of tokens before each id."""
         assert state.keys_BND is not None
         ids_BT, known = np.asarray(to_numpy(ids_BT), dtype=np.int64), state.ids_BN.shape[1]
         text_BT = np.concatenate([state.ids_BN, ids_BT], axis=1)
@@ -182,7 +182,7 @@ class Cache:
         return xp.concat(scores, axis=1) if scores else features_BTD[:, :, 0]
 
     def _weights(self, queries_BTD: Array, keys_BMD: Array, seen_BTM: Array) -> Array:
-        """a_i of the tokens that are seen; where none is, anything."""
+        """Return the weights a_i of the tokens in the cache; arbitrary numbers at PAD."""
         xp = array_namespace(queries_BTD)
         wide = xp.float64 if "float64" in str(queries_BTD.dtype) else xp.float32
         # θ h · h_i
@@ -195,7 +195,7 @@ class Cache:
 
 
 def counts_before(tokens: Ints, rows: Ints, places: Ints, size: int) -> Ints:
-    """How often each token stands among the `size` tokens before it in its row.
+    """Count how often each token stands among the `size` tokens before it in its row.
 
     One sort finds all: where tokens are sorted by row, token and place, equal ones stand side by side.
     """
@@ -212,7 +212,7 @@ def counts_before(tokens: Ints, rows: Ints, places: Ints, size: int) -> Ints:
 
 
 def _scattered(weights_BN: Array, ids_BN: Ints, vocab_size: int) -> Array:
-    """The sum of the weights of each token, [B, V]."""
+    """Return the sum of the weights of each token, [B, V]."""
     rows = len(ids_BN)
     if isinstance(weights_BN, np.ndarray):
         sums_BV = np.zeros((rows, vocab_size), dtype=weights_BN.dtype)

@@ -42,17 +42,17 @@ ReadPiece = Callable[[Any, Any, np.ndarray], tuple[Found, State]]
 
 @dataclass(frozen=True)
 class Dynamic:
-    """How networks learn while they score."""
+    """The settings by which networks learn while they score."""
 
     rate: float = 1e-4
     """η, the size of a step."""
     decay: float = 1e-3
-    """λ, how much of the way back to the trained weights is taken at each step."""
+    """λ, the share of the difference to the trained weights that each step takes back."""
     segment: int = 70
     """Tokens that are scored before the next step."""
     method: Literal["rms", "sgd"] = "rms"
     epsilon: float = 0.1
-    """ε of `rms`, as a share of the mean r: keeps steps of weights that hardly ever get a gradient small."""
+    """ε of `rms`, as a share of the mean r: bounds the steps of weights that rarely get a gradient."""
 
     def __post_init__(self) -> None:
         if not (self.rate >= 0 and 0 <= self.decay <= 1 and self.epsilon > 0):
@@ -66,7 +66,7 @@ class Dynamic:
 
 
 def dynamic_scores(lm: LanguageModel, ids: np.ndarray, dynamic: Dynamic) -> Iterator[np.ndarray]:
-    """ln p of each token of a text, segment by segment, by networks that learn from the segments before."""
+    """Return ln p of each token of a text, segment by segment, by networks that learn from the segments before."""
     for scores in _while_learning(lm, ids, *lm.bounds(ids), dynamic, read):
         yield checked(to_numpy(scores)[0], normalised=lm.normalised)
 
@@ -74,7 +74,7 @@ def dynamic_scores(lm: LanguageModel, ids: np.ndarray, dynamic: Dynamic) -> Iter
 def dynamic_columns(
     lm: Mixture, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray, dynamic: Dynamic, task: Task
 ) -> tuple[Floats, Floats]:
-    """What `Mixture.columns` returns, by networks that learn from the segments before."""
+    """Return the same as `Mixture.columns`, by networks that learn from the segments before."""
     columns, values = [], []
     read_columns = partial(Mixture.read_columns, goes_on=True)
     for found in _while_learning(lm, ids, starts, ends, dynamic, read_columns):
@@ -153,7 +153,7 @@ class _Learner:
             self._step(gradients)
 
     def _nats(self, state: NeuralState, ids_BT: Tensor) -> Tensor:
-        """The loss of a segment, whose gradients reach back to its first token."""
+        """Return the loss of a segment, whose gradients reach back to its first token."""
         import torch
 
         network, width = self.lm.network, ids_BT.shape[1]

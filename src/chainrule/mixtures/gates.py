@@ -25,16 +25,16 @@ _LONGEST = 1 << 12  # tokens of context; more make no difference
 
 @dataclass(frozen=True)
 class Gate:
-    """What the weights depend on, and the numbers at which they are given."""
+    """The number on which the weights depend, and the knots at which they are given."""
 
     by: By = "none"
     of: int = 0
     """The number of the model whose matches or entropies count."""
     knots: Floats = field(default_factory=lambda: np.zeros(1))
-    """In ascending order."""
+    """The numbers at which weights are given, in ascending order."""
 
     def spread(self, values: NDArray[np.floating]) -> tuple[NDArray[np.int64], Floats]:
-        """For each number the knot below it, and how far it is on the way to the next: from 0 to 1."""
+        """Return the knot below each number, and how far it is on the way to the next: from 0 to 1."""
         last = len(self.knots) - 1
         if last == 0:
             return np.zeros(values.shape, np.int64), np.zeros(values.shape)
@@ -44,7 +44,7 @@ class Gate:
         return below, (values - self.knots[below]) / width
 
     def weights(self, weights_GK: Floats, values: NDArray[np.floating]) -> Floats:
-        """The weights of contexts with these numbers, along a last axis: from `weights_GK`, those at the knots."""
+        """Return the weights of contexts with these numbers, along a last axis, from `weights_GK` at the knots."""
         if len(self.knots) == 1:
             return np.broadcast_to(weights_GK[0], (*values.shape, weights_GK.shape[1]))
         below, share = self.spread(values)
@@ -53,7 +53,7 @@ class Gate:
 
 
 def knots_for(by: By, values: NDArray[np.floating]) -> Floats:
-    """Knots that suit the numbers of held-out text."""
+    """Return knots for the numbers of held-out text."""
     if by == "none":
         return np.zeros(1)
     if by == "length":
@@ -65,7 +65,7 @@ def knots_for(by: By, values: NDArray[np.floating]) -> Floats:
 
 
 def entropies(log_probs: Array) -> Floats:
-    """H = -Σ p ln p of distributions along the last axis."""
+    """Return H = -Σ p ln p of distributions along the last axis."""
     xp = array_namespace(log_probs)
     finite = xp.where(xp.isfinite(log_probs), log_probs, 0.0)  # p ln p is 0 where p is
     return to_numpy(-xp.sum(finite * xp.exp(log_probs), axis=-1)).astype(np.float64)

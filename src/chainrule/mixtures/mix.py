@@ -1,4 +1,4 @@
-"""From models and held-out text to a mixture of them."""
+"""`mix`: make a mixture of models, with weights tuned on held-out text."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ from chainrule.tokens.base import Tokenizer
 
 _SAMPLE = 20_000  # tokens of held-out text on which θ is chosen
 _SHARPNESS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""What θ |h|² is tried to be: how many nats a context just like the present one counts more than one that has
-nothing to do with it."""
+"""The values of θ |h|² to try: by so many nats a context equal to the present one outweighs an unrelated one."""
 _LOG_PROBS = 1 << 25  # of all models together, on which the exponents of a log-linear mixture are tuned
 CROSS_VALIDATED = "cross_validated_perplexity"
 _FEW = 3  # words named as examples
@@ -140,7 +139,7 @@ def check_models(models: Sequence[LanguageModel], settings: MixtureSettings) -> 
 
 
 def _difference(first: Tokenizer, other: Tokenizer, number: int) -> str:
-    """How two vocabularies differ, in a sentence."""
+    """Return a sentence that says how two vocabularies differ."""
     if first.splitting is None or (first.kind, first.splitting) != (other.kind, other.splitting):
         return (
             f"models to mix need one vocabulary: the first has {first.vocab_size:,} {first.name} tokens, number "
@@ -161,7 +160,7 @@ def _shown(word: Any) -> str:
 
 
 def _chosen(models: Sequence[LanguageModel], number: int | None, needed: str | None) -> int:
-    """The number of a model: what was given, or of the first that offers what is needed."""
+    """Return the number of a model: the given one, or that of the first model with the needed capability."""
     if number is not None or needed is None:
         return number or 1
     return next((place for place, lm in enumerate(models, start=1) if offered(lm, needed)), 1)
@@ -191,7 +190,7 @@ def _tuned(
     dynamic: Dynamic | None,
     progress: Progress,
 ) -> tuple[Mixture, Floats, Floats]:
-    """The mixture with the best weights; ln p of the tokens by each model and cache; and by the mixture."""
+    """Return the mixture with the best weights, ln p of the tokens by each model and cache, and by the mixture."""
     tokenizer, linear = models[0].tokenizer, replace(settings, form="linear")
     columns = settings.models + len(settings.caches(tokenizer.vocab_size, tokenizer.bos))
     even = Mixture(models, linear, np.full((1, columns), 1 / columns))
@@ -228,7 +227,7 @@ def _tuned(
 def _exponents(
     models: list[LanguageModel], ids: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]
 ) -> tuple[Floats, float]:
-    """The exponents of a log-linear mixture, tuned on pieces of the text, and what each half gains by the other."""
+    """Tune the exponents of a log-linear mixture on pieces of the text; also return the cross-validated gain."""
     most = max(_LOG_PROBS // (models[0].tokenizer.vocab_size * len(models)), 16)
     starts, ends = bounds
     if len(starts) == 1:  # one long sequence: some pieces of it, each after the tokens before it
@@ -252,7 +251,7 @@ def _exponents(
 
 
 def _best_theta(models: list[LanguageModel], settings: MixtureSettings, ids: np.ndarray) -> float:
-    """The θ under which the first part of the text is most likely, with the best weights for each."""
+    """Return the θ under which the first part of the text is most likely, with weights tuned for each θ."""
     some, of = ids[:_SAMPLE], settings.continuous_cache_of - 1
     bounds = models[0].bounds(some)
     if not len(bounds[0]) or bounds[1][-1] != len(some):  # the sample ends inside a line
@@ -277,7 +276,7 @@ def _best_theta(models: list[LanguageModel], settings: MixtureSettings, ids: np.
 
 
 def names_of(lm: Mixture) -> list[str]:
-    """A name for each model and cache: the kinds of the models."""
+    """Return a name for each model, its kind, and for each cache."""
     caches = [
         f"{'continuous' if cache.is_continuous else 'unigram'} cache of {cache.size:,}" for cache in lm.caches
     ]
@@ -290,7 +289,7 @@ def _perplexity(mean: float) -> float:
 
 
 def _described(lm: Mixture, weights: Floats) -> Mixture:
-    """The mixture with what is known of it; `weights` are those of held-out text in the mean."""
+    """Set provenance and metrics of a mixture, and return it; `weights` are the means over held-out text."""
     lm.provenance = {"mixed": [dict(model.provenance) for model in lm.models], "chainrule": __version__}
     lm.metrics = {"names": names_of(lm), "weights": weights.tolist()}
     return lm

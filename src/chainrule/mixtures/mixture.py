@@ -72,7 +72,7 @@ class MixtureState(State):
         )
 
     def keys(self) -> list[Hashable] | None:
-        """The keys of all parts, and the number of tokens, on which a gate may depend; None with a cache."""
+        """Return the keys of all parts, with the number of tokens, which a gate may read; None with a cache."""
         keys = [state.keys() for state in self.states]
         if self.caches or any(own is None for own in keys):
             return None
@@ -80,16 +80,16 @@ class MixtureState(State):
 
 
 class Columns(NamedTuple):
-    """ln p of given tokens by the models and caches."""
+    """ln p of given tokens by each model and cache, and the numbers that the gate reads."""
 
     scores: list[Array]
     """ln p of each token, [B, T], by each model and then by each cache."""
     values_BT: np.ndarray
-    """The number that the gate gives to the context of each token."""
+    """The number that the gate reads from the context of each token."""
 
 
 class Mixture(LanguageModel):
-    """A probability for every next token from those of several models."""
+    """A language model that mixes the probabilities of several models."""
 
     kind = KIND_NAME
     explained_by = "chainrule.explanation.mixtures:explain_mixture"
@@ -103,7 +103,7 @@ class Mixture(LanguageModel):
         *,
         caches: Sequence[Cache] | None = None,
     ) -> None:
-        """`weights_GK` are those at each knot of the gate; `caches` replaces those of the settings."""
+        """`weights_GK` are the weights at each knot of the gate; `caches` replaces the caches of the settings."""
         self.models, self.settings = tuple(models), settings
         self.tokenizer, self.context = self.models[0].tokenizer, self.models[0].context
         self.gate = Gate(settings.by, settings.of - 1, np.zeros(1) if knots is None else np.asarray(knots))
@@ -154,7 +154,7 @@ class Mixture(LanguageModel):
         return self._read(state, ids_BT, goes_on=False)[0]
 
     def on(self, device: str, dtype: str = "float32") -> Mixture:
-        """This mixture with each model on a device; a model that computes on the CPU only stays there."""
+        """Return this mixture with each model on a device; a model that computes on the CPU only stays there."""
         moved = tuple(_moved(lm, device, dtype) for lm in self.models)
         if all(after is before for after, before in zip(moved, self.models, strict=True)):
             return self
@@ -164,7 +164,7 @@ class Mixture(LanguageModel):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the parts together offer, and what they cost together."""
+        """What the mixture offers, and the sum of its parts' costs."""
         parts = [lm.capabilities for lm in self.models]
         costs = sum((part.costs for part in parts), Costs(1e-7, 1e-6, 1e-8 * self.tokenizer.vocab_size))
         offers = {"prepare", "read"}
@@ -175,12 +175,12 @@ class Mixture(LanguageModel):
         return Capabilities(frozenset(offers), costs, all(part.is_compiled for part in parts) and not self.caches)
 
     def prepare(self) -> None:
-        """Let each model load what takes time to load."""
+        """Prepare each model."""
         for lm in self.models:
             prepare(lm)
 
     def next_probs(self, state: State) -> np.ndarray:
-        """Σ_k w_k p_k of every token: sums of probabilities take no logarithms."""
+        """Return Σ_k w_k p_k of every token; a linear mixture needs no logarithms for it."""
         state = expect_state(state, MixtureState)
         weights_BK = self.gate.weights(self.weights_GK, self._values_of(state, [])).astype(np.float32)
         parts = [next_probs(lm, one) for lm, one in zip(self.models, state.states, strict=True)]
@@ -194,11 +194,11 @@ class Mixture(LanguageModel):
         return np.asarray(total_BV)
 
     def read(self, state: State, ids_BT: Array) -> tuple[Array, MixtureState] | None:
-        """The scores of the ids and the state after them, from one pass of each model."""
+        """Return the scores of the ids and the state after them, from one pass of each model."""
         return self._read(self._checked(state, ids_BT), ids_BT, goes_on=True)
 
     def score_sequences(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray | None:
-        """Score sequences by what each model does fastest with them."""
+        """Score sequences, with each model in its fastest way."""
         if not len(ids):
             return None
         columns_NK, values_N = self.columns(ids, starts, ends)
@@ -213,11 +213,11 @@ class Mixture(LanguageModel):
 
     @property
     def dtype(self) -> str:
-        """The precision of the least precise model; on the CPU, what is mixed is mixed in double precision."""
+        """The precision of the least precise model; on the CPU the mixture itself is in double precision."""
         return min((lm.dtype for lm in self.models), key=_PRECISIONS.index)
 
     def with_models(self, models: Sequence[LanguageModel]) -> Mixture:
-        """The mixture of other models with these weights."""
+        """Return the mixture of other models with these weights."""
         return Mixture(models, self.settings, self.weights_GK, self.gate.knots, caches=self.caches)
 
     def parts(self) -> Mapping[str, LanguageModel]:
@@ -246,7 +246,7 @@ class Mixture(LanguageModel):
     # -- what the models say ------------------------------------------------------------------------------
 
     def columns(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> tuple[Floats, Floats]:
-        """ln p of every id of some sequences by each model and cache, [N, K], and the gate's numbers, [N]."""
+        """Return ln p of every id of sequences by each model and cache, [N, K], and the gate's numbers, [N]."""
         columns_NK = np.empty((len(ids), len(self.models) + len(self.caches)))
         values_N = np.zeros(len(ids))
         if not self._needs_features and self.gate.by in ("none", "length"):
@@ -270,7 +270,7 @@ class Mixture(LanguageModel):
         return columns_NK, values_N
 
     def read_columns(self, state: MixtureState, ids_BT: Array, *, goes_on: bool) -> tuple[Columns, MixtureState]:
-        """Return ln p of the ids by each model and cache, and the state after them, or before unless `goes_on`."""
+        """Return ln p of the ids by each model and cache, and the state: after them if it `goes_on`."""
         found = [self._read_model(k, state.states[k], ids_BT, goes_on) for k in range(len(self.models))]
         scores = [scores_BT for scores_BT, _, _ in found]
         caches = []
@@ -288,7 +288,7 @@ class Mixture(LanguageModel):
     def _read_model(
         self, k: int, state: State, ids_BT: Array, goes_on: bool
     ) -> tuple[Array, Array | None, State | None]:
-        """Scores of the ids by a model; the features that predict each, if a cache needs them; the state after."""
+        """Return a model's scores of the ids, the features for them if a cache needs those, and its state."""
         lm = self.models[k]
         if k in self._needs_features:
             scores_BT, features_BTD, after = lm.read_features(state, ids_BT)  # type: ignore[attr-defined]
@@ -299,7 +299,7 @@ class Mixture(LanguageModel):
         return lm.score(ids_BT, state), None, None
 
     def _gate_values(self, state: MixtureState, ids_BT: Array) -> Floats:
-        """The number that the gate gives to the context of each of the ids."""
+        """Return the number that the gate reads from the context of each id."""
         lm, one = self.models[self.gate.of], state.states[self.gate.of]
         if self.gate.by == "match":
             lengths_BT: np.ndarray = offered(lm, "match_lengths")(one, ids_BT)[:, :-1]
@@ -355,7 +355,7 @@ class Mixture(LanguageModel):
     # -- mixing -------------------------------------------------------------------------------------------
 
     def _mixed(self, columns: list[Array], weights: Floats) -> Array:
-        """ln Σ_k w_k p_k; the weights have the axes of the columns, or fewer tokens, and a last one for k."""
+        """Return ln Σ_k w_k p_k; the weights have the axes of the columns, or fewer tokens, and a last axis k."""
         with np.errstate(divide="ignore"):
             log_weights = np.log(weights)
         total = None
@@ -365,7 +365,7 @@ class Mixture(LanguageModel):
         return total
 
     def _normalised(self, columns: list[Array]) -> Array:
-        """ln of Π_k p_k^λ_k / Z, along the last axis."""
+        """Return ln of Π_k p_k^λ_k / Z, along the last axis."""
         xp = array_namespace(columns[0])
         products = None
         for weight, column in zip(self.weights_GK[0], columns, strict=True):
@@ -381,14 +381,14 @@ class Mixture(LanguageModel):
             return products - (xp.log(xp.sum(xp.exp(products - best), axis=-1, keepdims=True)) + best)
 
     def _finished(self, mixed_BT: Array, ids_BT: Array) -> Array:
-        """The scores, 0 on padding; <s> is never predicted."""
+        """Return the scores, with 0 on padding and -inf at <s>."""
         ids_BT = to_numpy(ids_BT)
         xp = array_namespace(mixed_BT)
         is_bos_BT, is_pad_BT = (placed_like(ids_BT == one, mixed_BT) for one in (self.tokenizer.bos, PAD))
         return xp.where(is_pad_BT, 0.0, xp.where(is_bos_BT, impossible(mixed_BT), mixed_BT))
 
     def _values_of(self, state: MixtureState, columns: list[Array]) -> Floats:
-        """The number that the gate gives to the context of each row."""
+        """Return the number that the gate reads from the context of each row."""
         if self.gate.by == "match":
             match_lengths = offered(self.models[self.gate.of], "match_lengths")
             nothing_B0 = np.zeros((len(state), 0), dtype=np.int64)
@@ -410,7 +410,7 @@ class Mixture(LanguageModel):
         return state
 
     def _here(self, array: Array) -> Array:
-        """Numbers where they are mixed: on the CPU in NumPy and double precision, else in torch on the device."""
+        """Return an array as it is mixed: on the CPU in NumPy and double precision, else in torch on the device."""
         if self.device == "cpu":
             return to_numpy(array).astype(np.float64, copy=False)
         import torch

@@ -14,7 +14,7 @@ Form: TypeAlias = Literal["linear", "log-linear"]
 
 @dataclass(frozen=True)
 class MixtureSettings:
-    """What a mixture is made of; `chainrule mix` makes it."""
+    """The settings of a mixture, which `chainrule mix` makes."""
 
     GROUPS: ClassVar[Groups] = {
         "design": ("models", "form", "by", "of"),
@@ -50,7 +50,7 @@ class MixtureSettings:
             )
 
     def caches(self, vocab_size: int, bos: int) -> list[Cache]:
-        """The caches, in the order of their weights, after those of the models."""
+        """Return the caches in the order of their weights, which follow those of the models."""
         found = [Cache(self.cache, vocab_size, bos)] if self.cache else []
         if self.continuous_cache:
             found.append(Cache(self.continuous_cache, vocab_size, bos, self.continuous_cache_of - 1, self.theta))

@@ -28,14 +28,14 @@ _DAMPING = 1e-6
 
 
 def constant_weights(columns_NK: Floats) -> Floats:
-    """The weights of a linear mixture, from ln p of each token under each model."""
+    """Return the weights of a linear mixture, from ln p of each token under each model."""
     weights_K: Floats = gated_weights(columns_NK, Gate(), np.zeros(len(columns_NK)))[0]
     return weights_K
 
 
 def gated_weights(columns_NK: Floats, gate: Gate, values_N: Floats) -> Floats:
-    """The weights at each knot, [G, K]; a knot with few tokens has almost those of all text."""
-    possible = np.isfinite(columns_NK).any(axis=1)  # a token impossible under every model says nothing
+    """Return the weights at each knot, [G, K]; those of a knot with few tokens are close to those of all text."""
+    possible = np.isfinite(columns_NK).any(axis=1)  # tokens that are impossible under every model are left out
     columns_NK, values_N = columns_NK[possible], values_N[possible]
     models = columns_NK.shape[1]
     even = np.full((1, models), 1 / models)
@@ -78,7 +78,7 @@ def _expectation_maximisation(
 
 
 def mixed_scores(columns_NK: Floats, weights: Floats) -> Floats:
-    """ln Σ_k w_k p_k of each token; the weights are [K], or [N, K]."""
+    """Return ln Σ_k w_k p_k of each token; the weights are [K], or [N, K]."""
     with np.errstate(divide="ignore"):
         log_weights = np.log(weights)
     scores: Floats = np.logaddexp.reduce(columns_NK + log_weights, axis=-1)
@@ -86,7 +86,7 @@ def mixed_scores(columns_NK: Floats, weights: Floats) -> Floats:
 
 
 def cross_validated(columns_NK: Floats, gate: Gate, values_N: Floats) -> Floats:
-    """ln p of each token by a linear mixture whose weights were tuned on the other half of the text."""
+    """Return ln p of each token by a linear mixture whose weights were tuned on the other half of the text."""
     half, scores_N = len(columns_NK) // 2, np.empty(len(columns_NK))
     for mine, other in ((slice(0, half), slice(half, None)), (slice(half, None), slice(0, half))):
         weights_GK = gated_weights(columns_NK[other], gate, values_N[other])
@@ -95,7 +95,7 @@ def cross_validated(columns_NK: Floats, gate: Gate, values_N: Floats) -> Floats:
 
 
 def cross_validated_gain(tokens_KNV: Sequence[Floats], ids_N: NDArray[np.int64]) -> float:
-    """The mean ln p that a log-linear mixture, tuned on the other half, gains beside its best model."""
+    """Return the mean gain in ln p of a log-linear mixture, tuned on the other half, over its best model."""
     half, gain = len(ids_N) // 2, 0.0
     each_KN = np.stack([column[np.arange(len(ids_N)), ids_N] for column in tokens_KNV])
     best = int(each_KN.mean(axis=1).argmax())
@@ -109,11 +109,11 @@ def cross_validated_gain(tokens_KNV: Sequence[Floats], ids_N: NDArray[np.int64])
 
 
 def log_linear_weights(tokens_KNV: Sequence[Floats], ids_N: NDArray[np.int64]) -> Floats:
-    """The exponents λ of a log-linear mixture, from ln p of every token before each of the ids.
+    """Return the exponents λ of a log-linear mixture, from ln p of every token before each of the ids.
 
     Exponents stay at 0 or above: a model that would get less has nothing to add.
     """
-    # what one model thinks impossible stays so; ids that are say nothing
+    # a token that one model excludes stays excluded; such ids are left out
     possible_NV = np.logical_and.reduce([np.isfinite(column) for column in tokens_KNV])
     known_N = possible_NV[np.arange(len(ids_N)), ids_N]
     possible_NV, ids_N = possible_NV[known_N], ids_N[known_N]
@@ -146,7 +146,7 @@ def log_linear_weights(tokens_KNV: Sequence[Floats], ids_N: NDArray[np.int64]) -
         gradient_K = (given_KN - means_KN).mean(axis=1)
         products = [[(p_NV * a * b).sum(axis=1).mean() for b in logs] for a in logs]
         covariance_KK = np.asarray(products) - means_KN @ means_KN.T / len(ids_N)
-        free_K = (kept > 0) | (gradient_K > 0)  # exponents at 0 that would fall stay there
+        free_K = (kept > 0) | (gradient_K > 0)  # exponents at 0 that would become negative stay at 0
         curvature = covariance_KK[np.ix_(free_K, free_K)] + _DAMPING * np.eye(int(free_K.sum()))
         direction = np.zeros(models)
         direction[free_K] = np.linalg.solve(curvature, gradient_K[free_K])

@@ -58,7 +58,7 @@ def best_nats(
 
 
 def nats_of_targets(logits_NV: Tensor, targets_N: Tensor) -> Tensor:
-    """-ln p(target) of each row, 0 where the target is PAD; the logits may be overwritten."""
+    """Return -ln p(target) of each row, 0 where the target is PAD; the logits may be overwritten."""
     if _by_compiled_loops(logits_NV, logits_NV.shape[1]) and not logits_NV.requires_grad:
         return _on_cpu("nats_of_targets", logits_NV, targets_N)
     return F.cross_entropy(logits_NV.to(wide_type(logits_NV)), targets_N, ignore_index=PAD, reduction="none")

@@ -28,12 +28,12 @@ _LEAST = 1 << 19  # logits for which a second thread is worth its start, about 0
 
 
 def replace_by_errors(z_NV: np.ndarray, targets_N: np.ndarray, threads: int) -> np.ndarray:
-    """-ln p(target) of each row; the errors p - y replace the logits. Both are 0 where the target is PAD."""
+    """Return -ln p(target) of each row; the errors p - y replace the logits. Both are 0 where the target is PAD."""
     return _all_rows(z_NV, targets_N, threads, True)
 
 
 def nats_of_targets(z_NV: np.ndarray, targets_N: np.ndarray, threads: int) -> np.ndarray:
-    """-ln p(target) of each row, 0 where the target is PAD; the logits are overwritten."""
+    """Return -ln p(target) of each row, 0 where the target is PAD; the logits are overwritten."""
     return _all_rows(np.ascontiguousarray(z_NV), targets_N, threads, False)
 
 

@@ -26,7 +26,7 @@ class Memory(ABC):
 
     @abstractmethod
     def detach(self) -> Self:
-        """This memory cut off from its gradients, which truncates back-propagation through time."""
+        """Return this memory cut off from its gradients, which truncates back-propagation through time."""
 
 
 class ArrayMemory(Memory):
@@ -88,7 +88,7 @@ class WindowTokens(ArrayMemory):
         return replace(self, ids_BW=ids_BW, lengths_B=self.lengths_B - slide * full_B)
 
     def places(self, width: int) -> Array:
-        """Where `width` more tokens of each row go, [B, T]."""
+        """Return the columns for `width` more tokens of each row, [B, T]."""
         places_BT: Array = self.lengths_B[:, None] + np.arange(width)
         return places_BT
 

@@ -93,7 +93,7 @@ class NeuralSettings(TrainingSettings):
         return "torch"
 
     def with_engine(self, engine: EngineName) -> Self:
-        """These settings with an engine instead of auto, for the model folder."""
+        """Return these settings with an engine instead of auto, for the model folder."""
         return self
 
 

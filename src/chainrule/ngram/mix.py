@@ -163,7 +163,7 @@ class _Side:
         return np.where(self.known[ids], np.concatenate(score_rows(self.lm, rows)), -np.inf)
 
     def keys(self, n: int, place_of: Ints, size: int) -> Ints:
-        """This model's n-grams of n words, each as one integer: its context's index · size + its last word's code.
+        """Return this model's n-grams of n words as integers: the context's index · size + the last word's code.
 
         `place_of` holds the index of each context of this model in the union of both models' contexts.
         """

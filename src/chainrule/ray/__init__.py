@@ -3,7 +3,6 @@
 The work itself is in other rooms, which give it to a `system.parallel.Executor`: counting, smoothing, tokenising,
 scoring. An executor only moves pieces. Arrays do not travel: they lie in files of a folder that all workers see.
 
-    packing.py     functions and pieces as bytes, in which memory-mapped arrays are the names of their files
     connection.py  a Ray cluster: one of this machine, or one that runs already
-    executor.py    `RayExecutor`: pieces of work as Ray tasks
+    executor.py    `RayExecutor`: pieces of work as Ray tasks, packed as bytes
 """

@@ -13,7 +13,7 @@ from chainrule.errors import FolderError
 from chainrule.report.record import FORMAT, VERSION, read_finished
 
 EQUAL = 5e-5
-"""The difference of two losses from which on a table with four digits shows it."""
+"""The smallest difference of two losses that a table with four digits shows."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class PairDetails:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as plain values."""
+        """Return the figures as plain values."""
         rows = [
             {
                 "name": name,

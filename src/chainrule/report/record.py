@@ -123,7 +123,7 @@ class ComparisonDetails:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as plain values."""
+        """Return the figures as plain values."""
         found, best, costs = self.comparison, self.comparison.best, self.comparison.costs
         shared = ("task", "tokenizer", "vocab_size", "context", "parts", "is_finished")
         of_model = ("name", "kind", "folder", "settings", "loss", "figures", "interval", "behind", "note", "steps")

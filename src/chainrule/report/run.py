@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from chainrule.folder import MANIFEST, read_folder
 from chainrule.networks.defaults import reason
 from chainrule.report.record import FORMAT, VERSION, losses_in_bits
 from chainrule.system.disk.locks import LOCK, is_abandoned
+from chainrule.system.display import PlainResult
 from chainrule.training.checkpoints.run_folder import HISTORY, METRICS, records_of
 from chainrule.training.tracking.curves import curves
 
@@ -27,7 +28,7 @@ _KEPT = ("loss", "validation_loss", "learning_rate", "tokens_per_second", "grad_
 
 
 @dataclass(frozen=True)
-class RunDetails:
+class RunDetails(PlainResult):
     """The figures of a training."""
 
     format: str
@@ -49,10 +50,6 @@ class RunDetails:
     """What was decided before the first step, with the measurements behind it."""
     samples: list[dict[str, Any]]
     """What the network wrote on the way: step and text."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The figures as plain values."""
-        return asdict(self)
 
 
 def is_run(folder: Path) -> bool:

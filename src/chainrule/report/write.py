@@ -106,7 +106,10 @@ def make_report(
 
     With the folder of an `other` comparison, the report holds the two side by side. Nothing is written, but for the
     surprisals on `test`, the held-out text of a comparison that kept none. `prompts` are the beginnings of the
-    samples; by default they are taken from lines of the held-out text.
+    samples; by default they are taken from lines of the held-out text. A notebook shows the page of a report.
+
+    >>> import chainrule as cr
+    >>> report = cr.report.make_report("ladder")  # doctest: +SKIP
     """
     altair()
     folders = [Path(one) for one in (folder, other) if one is not None]
@@ -159,6 +162,14 @@ def write_report(
     """Write the report of a comparison, a run or a model folder, or of two comparisons; see `make_report`.
 
     Return the path of the page.
+
+    >>> import tempfile
+    >>> import chainrule as cr
+    >>> small = {"engine": "tape", "hidden": 4, "embedding": 4, "steps": 2}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = cr.train("elman", ["the cat sat", "a dog ran"] * 4, run=folder, **small)
+    ...     write_report(folder, pictures=False).name
+    'report.html'
     """
     return make_report(folder, other, test=test, prompts=prompts, progress=progress).write(pictures=pictures)
 

@@ -55,7 +55,11 @@ def subwords_for(size: int) -> int:
 
 @dataclass(frozen=True)
 class TokenizerChoice:
-    """A tokenizer by name, or by the folder that it is in, and the size or the words of its vocabulary."""
+    """A tokenizer by name, or by the folder that it is in, and the size or the words of its vocabulary.
+
+    >>> TokenizerChoice("word", vocab_size=2).make(Corpus.from_texts(["the cat sees the dog", "the dog"])).words
+    ['the', 'dog']
+    """
 
     name: str = "bpe"
     vocab_size: str | int | None = None

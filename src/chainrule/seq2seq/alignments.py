@@ -1,9 +1,9 @@
 """Alignments: how much attention the decoder paid to each token of a source for each token of a target.
 
 The weight α_ts is the attention to source token s when target token t was predicted; the weights of a target token
-sum to one. A Transformer has such weights for each head of each layer: here they are
-the mean over the heads of its last layer but one, or of its only one, which is where they agree best with what was
-translated to what (Garg and others 2019, "Jointly learning to align and translate"; tests hold it for toy tasks).
+sum to one. A Transformer has weights for each head of each layer; the alignment is the mean over the heads of the
+last layer but one, or of the only layer, since these heads agree best with reference alignments (Garg
+and others 2019, "Jointly learning to align and translate"; tests hold it for toy tasks).
 """
 
 from __future__ import annotations
@@ -60,7 +60,15 @@ class Alignment:
 
 
 def align(model: Model, source: str, target: str | None = None) -> Alignment:
-    """Align a source and a target; without a target, the model's own translation."""
+    """Align a source and a target; without a target, the model's own translation.
+
+    >>> import chainrule as cr
+    >>> pairs = [("a b", "b a"), ("b c", "c b"), ("c a", "a c")] * 4
+    >>> model = cr.train("seq2seq", pairs, cell="gru", width=8, layers=1, steps=1, tokenizer="word")
+    >>> found = align(model, "a b", "b a")
+    >>> found.source, found.target, found.weights_TS.shape
+    (('a', 'b', '</s>'), ('b', 'a', '</s>'), (3, 3))
+    """
     lm = ConditionalModel.expect(model)
     target = translate(lm, source) if target is None else target
     ids = np.asarray([*lm.tokenizer.encode(target), lm.tokenizer.eos])

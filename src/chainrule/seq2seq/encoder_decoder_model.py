@@ -88,7 +88,7 @@ def make_network(settings: Any, vocab_size: int, bos: int, source_size: int, *, 
 
 @torch.no_grad()
 def copy_pretrained(folder: ModelFolder, model: EncoderDecoderModel) -> EncoderDecoderModel:
-    """Copy the weights of a folder into a model, of its tables the rows of the vocabulary; return the model."""
+    """Copy the weights of a folder into a model, and return it; tables get the rows of the vocabulary alone."""
     tokenizer = model.tokenizer
     if dump_tokenizer(folder.parsed_tokenizer()) != dump_tokenizer(tokenizer):
         raise SettingsError(

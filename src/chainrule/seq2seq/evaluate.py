@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from chainrule.decode.strategies import Beam, Strategy
 from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.seq2seq.quality import OfLength, Quality, by_length
 from chainrule.seq2seq.translate import BEAM, translate_ids
-from chainrule.system.display import ResultTable, number, to_html
+from chainrule.system.display import Measurements, Part, ResultTable, number
 from chainrule.system.progress import SILENT, Progress, Reports, as_progress
 from chainrule.text.pairs import GivenPairs, as_pairs
 
@@ -31,7 +31,7 @@ TOKENS_AT_ONCE = 1 << 14
 
 
 @dataclass(frozen=True)
-class TranslationMeasured:
+class TranslationMeasured(Measurements):
     """The measurements of a model on pairs."""
 
     perplexity: float
@@ -57,12 +57,7 @@ class TranslationMeasured:
     """The time to translate all sources."""
     sentences_per_second: float
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the measurements as plain values."""
-        return asdict(self)
-
     def figures(self) -> dict[str, str]:
-        """Return the figures as people read them, by their headings in a table."""
         quality = {"BLEU": f"{self.bleu:.1f}", "chrF": f"{self.chrf:.1f}"}
         return {
             **quality,
@@ -76,12 +71,10 @@ class TranslationMeasured:
         copying = f"copying the sources has BLEU {self.copied_bleu:.1f}"
         return f"{self.pairs:,} pairs, {self.tokens:,} tokens of targets; {copying}"
 
-    def _repr_html_(self) -> str:
-        shown = self.figures()
+    def remarks(self) -> list[Part]:
         lengths = [["pairs", *(f"{one.pairs:,}" for one in self.lengths)]]
         lengths.append(["BLEU", *(f"{one.bleu:.1f}" for one in self.lengths)])
-        by_length = ResultTable(["words of the source", *(one.name for one in self.lengths)], lengths)
-        return to_html([ResultTable([*shown], [[*shown.values()]]), self.size, by_length])
+        return [self.size, ResultTable(["words of the source", *(one.name for one in self.lengths)], lengths)]
 
 
 def evaluate_pairs(
@@ -138,7 +131,7 @@ def measure(model: Any, test: HeldOut, progress: Progress = SILENT) -> Figures:
 def score_pairs(
     lm: ConditionalModel, examples: Sequence[tuple[str, str]], *, progress: Progress = SILENT
 ) -> tuple[float, int]:
-    """-ln p of all targets given their sources, and how many tokens they have."""
+    """Return -ln p of all targets given their sources, and how many tokens they have."""
     sources = [lm.encode_source(source) for source, _ in examples]
     targets = [np.asarray([*lm.tokenizer.encode(target), lm.tokenizer.eos]) for _, target in examples]
     sizes = np.asarray([max(len(s), len(t)) for s, t in zip(sources, targets, strict=True)])

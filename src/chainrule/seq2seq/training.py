@@ -70,12 +70,7 @@ class Seq2SeqKind(NetworkKind):
                 raise SettingsError(f"pretrain={settings.pretrain} reads lines: leave out --context stream")
             repair = Spans if settings.pretrain == "spans" else Infilling
             return DamagedExamples.of(data, repair.of(data.tokenizer, data.seed))
-        assert isinstance(data.sources, Sources)
-        (target, source), valid = settings.longest_sides, None
-        train = PairExamples.of(data, data.train, data.sources.train).fitting(target, source, data.progress)
-        if data.valid is not None and data.sources.valid is not None:
-            valid = PairExamples.of(data, data.valid, data.sources.valid).fitting(target, source)
-        return Texts(train, valid)
+        return PairExamples.texts(data, *settings.longest_sides)
 
     def sample(self, lm: Any, data: TrainingData) -> str:
         """Return the translation of the first held-out source; in pretraining, of the first held-out line."""

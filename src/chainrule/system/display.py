@@ -8,10 +8,11 @@ because the tokens of a model and the lines of a corpus may be anything.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from html import escape
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 MOST_BITS = 12.0
 """The surprisal at which the colour of a token is deepest; of a word, which the report colours, it is 20."""
@@ -69,6 +70,30 @@ def to_html(parts: Iterable[Part]) -> str:
     '<div><p style="margin:0.3em 0">p &lt; 0.5</p><svg></svg></div>'
     """
     return f"<div>{''.join(map(_part, parts))}</div>"
+
+
+class PlainResult:
+    """A result whose fields are plain values: the base of a dataclass."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as plain values."""
+        return asdict(self)  # type: ignore[call-overload,no-any-return]
+
+
+class Measurements(PlainResult, ABC):
+    """The measurements of a model: plain values, and a row of figures, which a notebook shows."""
+
+    @abstractmethod
+    def figures(self) -> dict[str, str]:
+        """Return the figures as people read them, by their headings in a table."""
+
+    def remarks(self) -> list[Part]:
+        """Return what explains the figures."""
+        return []
+
+    def _repr_html_(self) -> str:
+        shown = self.figures()
+        return to_html([ResultTable([*shown], [[*shown.values()]]), *self.remarks()])
 
 
 def _part(part: Part) -> str:

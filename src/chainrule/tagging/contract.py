@@ -50,7 +50,7 @@ class Tagger(Model):
 
     @abstractmethod
     def log_probs(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        """ln p of each tag for each word of each sentence, as [T, K]; the K tags are in the order of `tags`."""
+        """Return ln p of each tag for each word of each sentence, as [T, K]; the K tags are those of `tags`."""
 
     @abstractmethod
     def frequent_tags(self, words: Sequence[str]) -> list[str]:

@@ -46,7 +46,7 @@ from chainrule.tokens.base import line_bounds
 By = Literal["mean", "total"]
 _LONGEST_LINE = 1 << 20  # bytes of an incomplete line; a longer one counts as a line
 _MOST_UNKNOWN = 0.5
-"""The share of unknown tokens above which the bits of lines tell little: to the model they are all one token."""
+"""The share of unknown tokens above which the bits of lines mean little: the model reads them all as <unk>."""
 
 
 class SurprisingWord(NamedTuple):

@@ -26,8 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from chainrule.arrays import PAD, Array, pad, to_numpy
+from chainrule.arrays import Array, pad, to_numpy
 from chainrule.contract.capabilities import Capabilities
+from chainrule.contract.chain import PrefixState
 from chainrule.contract.lm import LanguageModel, State, next_probs, prepare
 from chainrule.decode.suggest import suggest
 from chainrule.errors import CorpusError
@@ -145,22 +146,6 @@ def _taking(line: str, place: int, completion: str) -> str:
 # -- a model with a memory --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Histories(State):
-    """The ids that each row has read."""
-
-    histories: tuple[History, ...]
-
-    def __len__(self) -> int:
-        return len(self.histories)
-
-    def select(self, rows: Array) -> _Histories:
-        return _Histories(tuple(self.histories[row] for row in to_numpy(rows).tolist()))
-
-    def join(self, other: _Histories) -> _Histories:
-        return _Histories(self.histories + other.histories)
-
-
 class Remembered(LanguageModel):
     """A model that keeps the states and predictions of another one until `forget`: the same results, but faster.
 
@@ -185,18 +170,12 @@ class Remembered(LanguageModel):
         """Remembered probabilities, at the costs of the model."""
         return Capabilities(frozenset({"next_probs", "prepare"}), self._lm.capabilities.costs)
 
-    def start(self, batch_size: int) -> _Histories:
-        return _Histories(((),) * batch_size)
+    def start(self, batch_size: int) -> PrefixState:
+        return PrefixState(((),) * batch_size)
 
-    def extend(self, state: State, ids_BT: Array) -> _Histories:
-        assert isinstance(state, _Histories)
-        added = to_numpy(ids_BT).tolist()
-        return _Histories(
-            tuple(
-                (*history, *(token for token in row if token != PAD))
-                for history, row in zip(state.histories, added, strict=True)
-            )
-        )
+    def extend(self, state: State, ids_BT: Array) -> PrefixState:
+        assert isinstance(state, PrefixState)
+        return state.extended(ids_BT)
 
     def next_log_probs(self, state: State) -> np.ndarray:
         return self._remembered(state, self._log_probs, lambda inner: to_numpy(self._lm.next_log_probs(inner)))
@@ -207,8 +186,8 @@ class Remembered(LanguageModel):
 
     def score(self, ids_BT: Array, state: State | None = None) -> Array:
         state = self.start(len(ids_BT)) if state is None else state
-        assert isinstance(state, _Histories)
-        return self._lm.score(ids_BT, self._state(state.histories))
+        assert isinstance(state, PrefixState)
+        return self._lm.score(ids_BT, self._state(state.rows))
 
     def prepare(self) -> None:
         """Let the model compile or load its fast code."""
@@ -224,15 +203,15 @@ class Remembered(LanguageModel):
         self, state: State, memory: dict[History, np.ndarray], compute: Callable[[State], np.ndarray]
     ) -> np.ndarray:
         """Return a new array with a row for each history, computed or from memory."""
-        assert isinstance(state, _Histories)
-        missing = [history for history in dict.fromkeys(state.histories) if history not in memory]
+        assert isinstance(state, PrefixState)
+        missing = [history for history in dict.fromkeys(state.rows) if history not in memory]
         if missing:
             computed = compute(self._state(missing))
             if (len(memory) + len(missing)) * computed[0].nbytes > _MOST_BYTES:
-                for history in [history for history in memory if history not in state.histories]:
+                for history in [history for history in memory if history not in state.rows]:
                     del memory[history]
             memory.update(zip(missing, computed, strict=True))
-        return np.stack([memory[history] for history in state.histories])
+        return np.stack([memory[history] for history in state.rows])
 
     def _state(self, histories: Sequence[History]) -> State:
         """Return the state of the model after each history; known beginnings are not read again."""

@@ -2,12 +2,6 @@
 
 The questions come from the same source as a made text (`text/builtin/probes.py`); a model that is asked has been
 trained on that text. A model that does not know gives the right word one half.
-
->>> import chainrule as cr
->>> lm = cr.train("ngram", cr.Corpus.open("builtin:gaps"), order=4, tokenizer="word")
->>> found = probe(lm, "gaps", longest=3)
->>> [round(one.probability, 2) for one in found]  # a 4-gram sees three words: the word, one between, and "with"
-[1.0, 0.95, 0.52, 0.49]
 """
 
 from __future__ import annotations
@@ -42,7 +36,14 @@ class OfGap:
 
 
 def probe(lm: LanguageModel, name: str, *, longest: int = LONGEST, count: int = QUESTIONS) -> list[OfGap]:
-    """Ask a model the questions of a probe (gaps, order, agreement or shots), for each gap up to the longest."""
+    """Ask a model the questions of a probe (gaps, order, agreement or shots), for each gap up to the longest.
+
+    >>> import chainrule as cr
+    >>> lm = cr.train("ngram", cr.Corpus.open("builtin:gaps"), order=4, tokenizer="word")
+    >>> found = probe(lm, "gaps", longest=3)
+    >>> [round(one.probability, 2) for one in found]  # a 4-gram sees three words: the word, one between, and "with"
+    [1.0, 0.95, 0.52, 0.49]
+    """
     found = []
     for gap in gaps_of(name, longest):
         asked = questions(name, gap, count)
@@ -90,6 +91,11 @@ def by_position(lm: LanguageModel, text: str, length: int) -> list[OfPlaces]:
     """Measure the perplexity of tokens by their position in stretches of `length` tokens of a text.
 
     A Transformer reads each stretch at once, even if it was trained on a shorter window.
+
+    >>> import chainrule as cr
+    >>> lm = cr.train("ngram", ["a b c d"] * 9, order=2, smoothing="laplace", tokenizer="word")
+    >>> [(one.first, one.last) for one in by_position(lm, "a b c d " * 20, 40)]
+    [(0, 31), (32, 39)]
     """
     ids = lm.tokenizer.encode(text).astype(np.int64)
     count = min(len(ids) // length, WINDOWS)

@@ -24,7 +24,11 @@ TEXTS = ["the cat", "a", "Zürich 🙂 " * 7, "die Katze sieht den Hund", "never
 
 
 def check_classifier_laws(classifier: Classifier) -> None:
-    """Check every law; the first that the classifier breaks is named in the error."""
+    """Check every law; the error names the first that the classifier breaks.
+
+    >>> texts = [("the cat", "en"), ("a dog", "en"), ("die Katze", "de"), ("ein Hund", "de")]
+    >>> check_classifier_laws(cr.train("bayes", texts, lm_settings="order=2", tokenizer="char"))
+    """
     CLASSIFIER_LAWS.check(classifier, CLASSIFIER_LAWS)
 
 

@@ -20,13 +20,13 @@ from chainrule.decode.beam import beam_search
 from chainrule.decode.sample import Choice
 from chainrule.testing.register import NOT_OFFERED, Law, assert_close, law, next_log_probs, prefixes
 
-_MOST_CALLS = 10_000  # a model may load compiled code only after it was asked for much
+_MOST_CALLS = 10_000  # a model may load compiled code only after it has done much work
 
 Answer = TypeVar("Answer")
 
 
 def insist(call: Callable[[], Answer | None]) -> Answer:
-    """The answer of a fast path, which may be None until the model was asked for much."""
+    """Return the result of a fast path, which may be None until the model has done much work."""
     for _ in range(_MOST_CALLS):
         if (found := call()) is not None:
             return found

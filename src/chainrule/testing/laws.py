@@ -19,7 +19,12 @@ MOST_TOKENS = 400
 
 
 def laws_for(lm: LanguageModel) -> list[str]:
-    """The names of the laws that a model should keep: all, or all but those of probabilities if it gives scores."""
+    """Return the names of the laws that a model should keep: if it gives scores, without those of probabilities.
+
+    >>> import chainrule as cr
+    >>> laws_for(cr.train("ngram", ["a b"] * 3, order=2, tokenizer="word"))[0]
+    'sums_to_one'
+    """
     return [name for name in LAWS if lm.normalised or name not in LAWS_OF_PROBABILITIES]
 
 
@@ -28,6 +33,9 @@ def check_laws(lm: LanguageModel) -> list[str]:
 
     Returns the laws of fast paths that the model does not offer, which compared nothing. Some laws try every text
     of two or three tokens, so the vocabulary should be small.
+
+    >>> import chainrule as cr
+    >>> not_offered = check_laws(cr.Table({"": {"a": 0.5, "</s>": 0.5}}))  # an error names a law that is broken
     """
     if lm.tokenizer.vocab_size > MOST_TOKENS:
         raise ValueError(

@@ -21,7 +21,11 @@ _CLOSE: Any = {"rtol": 1e-4, "atol": 1e-5}
 
 
 def check_tagger_laws(tagger: Tagger) -> None:
-    """Check every law; the first that the tagger breaks is named in the error."""
+    """Check every law; the error names the first that the tagger breaks.
+
+    >>> sentences = [[("the", "DET"), ("cat", "NOUN")], [("a", "DET"), ("dog", "NOUN")]] * 4
+    >>> check_tagger_laws(cr.train("tagger", sentences, width=8, layers=1, steps=1))
+    """
     TAGGER_LAWS.check(tagger, TAGGER_LAWS)
 
 

@@ -86,7 +86,7 @@ class Labelled:
     ) -> dict[str, Labelled]:
         """Return the texts in parts of these shares, as lines are split; equal ones are in the same part.
 
-        The first part has every label: the texts of one that it would lack are in it.
+        The first part has every label: it gets all texts of a label that it would lack.
         """
         if self.origin is not None:
             self.origin.note_losses(progress)

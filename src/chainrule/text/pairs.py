@@ -172,7 +172,7 @@ def example_lines(corpus: Corpus) -> Iterator[bytes]:
 
 
 def _numbered(corpus: Corpus) -> Iterator[tuple[int, bytes]]:
-    """Yield the same, each with its number in its file."""
+    """Yield the lines of text files, and the text of each record, each with its number in its file."""
     for path in corpus.paths:
         if form_of(path) == "text":
             yield from enumerate(lines_in(corpus.text_blocks(path)), 1)

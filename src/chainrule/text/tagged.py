@@ -88,7 +88,7 @@ class Tagged:
 
     @classmethod
     def read(cls, corpus: Corpus) -> Tagged:
-        """The sentences of a corpus, of either form."""
+        """Return the sentences of a corpus, of either form."""
         # in memory: sentences that people have tagged are never many
         sentences = tuple(read_sentences(corpus, with_tags=True))
         if not sentences:

@@ -112,7 +112,7 @@ class Tokenizer(ABC):
 
     @cached_property
     def spelling(self) -> Spelling | None:
-        """The bytes of every token, and which tokens begin a text; None where `pieces` is."""
+        """The bytes of every token, and which tokens begin a text; None if `pieces` returns None."""
         pieces = self.pieces()
         return None if pieces is None else Spelling(pieces, joins=self.splitting is None)
 

@@ -65,7 +65,7 @@ class Encoded:
 
     @property
     def tokens(self) -> int:
-        """How many events there are to predict: the ids, line ends included."""
+        """The number of tokens to predict, line ends included."""
         return len(self.ids)
 
 
@@ -154,7 +154,7 @@ def _mapped(path: Path, dtype: np.dtype[Any]) -> UnsignedIds:
 
 
 def check_ids_file(path: Path, corpus: Corpus) -> None:
-    """Refuse to write ids over the text that they are of."""
+    """Raise an error if the file of ids is one of the files of the text."""
     if path.resolve() in {source.resolve() for source in corpus.paths}:
         raise CorpusError(f"{path}: the ids would overwrite the text itself")
 

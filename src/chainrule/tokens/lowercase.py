@@ -31,7 +31,7 @@ def lowered(block: bytes) -> bytes:
 
 
 class LowercaseTokenizer(Tokenizer):
-    """A tokenizer of lower-cased text: ids are those of the tokenizer `of`.
+    """A tokenizer of lower-cased text, with the ids of the tokenizer `of`.
 
     >>> from chainrule.tokens.words.tokenizer import WordTokenizer
     >>> LowercaseTokenizer(WordTokenizer([b"henry"])).encode("Henry HENRY Jim").tolist()

@@ -116,7 +116,7 @@ class PublishedTokenizer(Tokenizer):
 
     @staticmethod
     def _bytes(piece: str) -> bytes | None:
-        """Return the bytes of a piece in byte characters; None for another one."""
+        """Return the bytes of a piece that is spelled in byte characters; None for any other piece."""
         byte_of = character_bytes()
         return bytes(map(byte_of.__getitem__, piece)) if byte_of.keys() >= set(piece) else None
 

@@ -134,6 +134,15 @@ class PairExamples(SequenceExamples):
         written, given = (Sequences(ids, *line_bounds(ids, eos)) for ids, eos in sides)
         return cls(written, given, NextToken.of(data.tokenizer, "line"))
 
+    @classmethod
+    def texts(cls, data: TrainingData, target: int | None, source: int | None) -> Texts:
+        """Return the pairs of a training whose sides have no more tokens than these."""
+        assert isinstance(data.sources, Sources)
+        train = cls.of(data, data.train, data.sources.train).fitting(target, source, data.progress)
+        if data.valid is None or data.sources.valid is None:
+            return Texts(train, None)
+        return Texts(train, cls.of(data, data.valid, data.sources.valid).fitting(target, source))
+
     @property
     def objective(self) -> TargetOfSource:  # type: ignore[override]
         """The objective, which knows the sources."""

@@ -27,7 +27,7 @@ from chainrule.training.tracking.metrics_log import MetricsLog
 READ_SECONDS = 1.0
 """Seconds between two reads of the losses, each of which waits for the device."""
 BEST = "best/"
-"""What the names of the best weights begin with in a checkpoint."""
+"""The prefix of the names of the best weights in a checkpoint."""
 _SECONDS_TO_JUDGE = 5.0  # of steps, before their speed says how long the run takes
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from chainrule.system.display import PlainResult
 from chainrule.training.regularisation import Overfitting
 
 
@@ -54,7 +55,7 @@ class Place(NamedTuple):
 
 
 @dataclass
-class RunState:
+class RunState(PlainResult):
     """The progress of a run: its position, its losses, and the decisions before its first step."""
 
     decisions: Decisions
@@ -85,10 +86,6 @@ class RunState:
         """Return the state that `to_json` described."""
         overfitting = Overfitting(**values.get("overfitting", {}))
         return cls(**{**values, "decisions": Decisions(**values["decisions"]), "overfitting": overfitting})
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the state as plain values."""
-        return asdict(self)
 
     @property
     def total(self) -> int | None:

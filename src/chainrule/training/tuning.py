@@ -108,11 +108,7 @@ def reply_texts(settings: Any, data: TrainingData) -> Texts:
     """Return the prompts and replies of a tuning; those longer than what the network reads at once are left out."""
     if not isinstance(data.sources, Sources):
         raise SettingsError(f"pretrained={settings.pretrained} is tuned on pairs, each a prompt and its reply")
-    longest, valid = getattr(settings, "window", None), None
-    train = ReplyExamples.of(data, data.train, data.sources.train).fitting(longest, None, data.progress)
-    if data.valid is not None and data.sources.valid is not None:
-        valid = ReplyExamples.of(data, data.valid, data.sources.valid).fitting(longest, None)
-    return Texts(train, valid)
+    return ReplyExamples.texts(data, getattr(settings, "window", None), None)
 
 
 def first_prompt(data: TrainingData) -> str:

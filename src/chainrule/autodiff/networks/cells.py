@@ -24,14 +24,14 @@ _Applied = TypeVar("_Applied", bound=Module)
 
 
 def elman(Wx: Node, U_d: Sequence[Node], state: CellState, f: type[Module] = Tanh) -> CellState:
-    """The simple recurrent network (Elman 1990); f is its activation."""
+    """Compute a step of the simple recurrent network (Elman 1990), with activation f."""
     Uh = Linear().apply_fwd(state[0], *U_d)
     # h_t = f(W x_t + b + U h_{t-1} + d)
     return (_named("h", f().apply_fwd(Add().apply_fwd(Wx, Uh))),)
 
 
 def lstm(Wx: Node, U_d: Sequence[Node], state: CellState) -> CellState:
-    """Long short-term memory (Hochreiter and Schmidhuber 1997; Gers and others 2000)."""
+    """Compute a step of long short-term memory (Hochreiter and Schmidhuber 1997; Gers and others 2000)."""
     h, c = state
     sums = _gates(Add().apply_fwd(Wx, Linear().apply_fwd(h, *U_d)), 4)
     # i_t = σ(W_i x_t + U_i h_{t-1} + b_i), and f_t and o_t likewise; g_t = tanh(W_g x_t + U_g h_{t-1} + b_g)
@@ -46,7 +46,7 @@ def lstm(Wx: Node, U_d: Sequence[Node], state: CellState) -> CellState:
 
 
 def gru(Wx: Node, U_d: Sequence[Node], state: CellState) -> CellState:
-    """The gated recurrent unit (Cho and others 2014), with the reset gate after the product, as in torch."""
+    """Compute a step of the GRU (Cho and others 2014), with the reset gate after the product, as in torch."""
     (h,) = state
     (r_x, z_x, n_x), (r_h, z_h, n_h) = _gates(Wx, 3), _gates(Linear().apply_fwd(h, *U_d), 3)
     # r_t = σ(W_r x_t + U_r h_{t-1} + b_r),  z_t = σ(W_z x_t + U_z h_{t-1} + b_z)
@@ -58,7 +58,7 @@ def gru(Wx: Node, U_d: Sequence[Node], state: CellState) -> CellState:
 
 
 def gru_reset_before(Wx: Node, U_d: Sequence[Node], state: CellState) -> CellState:
-    """The same with the reset gate before the product, as in the paper."""
+    """Compute a step of the GRU with the reset gate before the product, as in the paper."""
     (h,) = state
     (r_x, z_x, n_x), last = _gates(Wx, 3), len(U_d[0].out_tensor) // 3 * 2
     U_rz, U_n = ([Slice(rows).apply_fwd(one) for one in U_d] for rows in (slice(0, last), slice(last, None)))
@@ -79,7 +79,7 @@ def _updated(z: Node, n: Node, h: Node) -> CellState:
 
 
 def qrnn(sums: Node, c: Node) -> tuple[Node, Node]:
-    """The quasi-recurrent network (Bradbury and others 2016): h and c after a step, from W [...; x_t] + b."""
+    """Compute a step of the quasi-recurrent network (Bradbury and others 2016), from W [...; x_t] + b."""
     gates = _gates(sums, 3)
     z = _named("z", Tanh().apply_fwd(gates[0]), "candidate")
     f = _named("f", Sigmoid().apply_fwd(gates[1]), "forget")

@@ -72,7 +72,7 @@ class TapeNetwork(ABC):
     @classmethod
     @abstractmethod
     def shapes(cls, config: Any, vocab_size: int) -> dict[str, Shape]:
-        """The shape of every parameter, by its name in the model folder; tables are padded by a few rows."""
+        """Return the shape of every parameter, by its name in the model folder; tables are padded by a few rows."""
 
     @classmethod
     @abstractmethod
@@ -98,7 +98,7 @@ class TapeNetwork(ABC):
         return self.parameters["embedding.weight"]
 
     def recurrent_matrices(self) -> list[Array]:
-        """The matrices that multiply the state before, one for each gate and layer: parts of the parameters."""
+        """Return the recurrent matrices, which are parts of the parameters: one for each gate and layer."""
         return []
 
     @property
@@ -108,7 +108,7 @@ class TapeNetwork(ABC):
 
     @abstractmethod
     def begin(self, batch_size: int) -> Memory | None:
-        """The memory before anything was read, not even <s>; None if the network keeps none."""
+        """Return the memory before anything was read, not even <s>; None if the network keeps none."""
 
     @abstractmethod
     def read(
@@ -161,16 +161,16 @@ class TapeNetwork(ABC):
         self.config = weakened(self.whole_config, strength)
 
     def penalise(self, activations: Any, is_token_BT: Array) -> Module | None:
-        """The penalty that regularisation adds to the mean loss of the tokens; None if there is none."""
+        """Return the penalty that regularisation adds to the mean loss of the tokens; None if there is none."""
         return None
 
     def logits(self, features: Node) -> Module:
-        """The logits U h + c, or U h without a bias c, including those of the padding rows of the table."""
+        """Return the logits U h + c, or U h without a bias c, including those of the padding rows of the table."""
         tied = [self.table] if self.tied else []
         return Linear().apply_fwd(features, *tied, *self.learned("head"))
 
     def learned(self, name: str) -> list[Parameter]:
-        """The weight and the bias of that name, those of them that there are."""
+        """Return the weight and the bias of that name; one that the network lacks is left out."""
         names = (f"{name}.{part}" for part in ("weight", "bias"))
         return [self.parameters[each] for each in names if each in self.parameters]
 
@@ -186,7 +186,7 @@ class TapeNetwork(ABC):
         return Linear().apply_fwd(features, *projection) if projection else features
 
     def embed(self, ids: Array, token_dropout: float, randomness: Randomness) -> Module:
-        """The embeddings E x; in training, some tokens are dropped everywhere in the batch."""
+        """Return the embeddings E x; in training, some tokens are dropped everywhere in the batch."""
         embedded: Module = Embedding().apply_fwd(self.table, Value(ids, "ids"))
         if self.scale != 1:
             embedded = Scale(self.scale).apply_fwd(embedded)
@@ -207,14 +207,14 @@ def dropout(x: Node, share: float, randomness: Randomness, shape: Shape | None =
 
 
 def keep_mask(shape: Shape, share: float, randomness: Generator) -> Array:
-    """A dropout mask: 0 where a number is dropped, else 1 / (1 - share), so that the expectation stays the same."""
+    """Return a dropout mask: 0 for dropped numbers, else 1 / (1 - share), which keeps the expectation."""
     return (randomness.random(shape, np.float32) >= share) / np.float32(1 - share)
 
 
 def shapes_with_tables(
     config: Any, vocab_size: int, middle: Mapping[str, Shape], features: int, *, bias: bool = True
 ) -> dict[str, Shape]:
-    """The shapes of the embedding table, the parameters in the middle, and the head, which reads `features`."""
+    """Return the shapes of the embedding table, of the parameters in between, and of the head on `features`."""
     rows, width = padded_size(vocab_size), config.embedding
     found: dict[str, Shape] = {"embedding.weight": (rows, width), **middle}
     if not config.tied:

@@ -114,7 +114,7 @@ class TapeRecurrent(TapeNetwork):
     def _layer(
         self, i: int, x_TBD: Node, state: CellState, is_token_TB: Array | None, randomness: Randomness
     ) -> tuple[Module, CellState]:
-        """The outputs of layer i at each time, [T, B, H], and its state after each row's last token."""
+        """Return the outputs of layer i at each time, [T, B, H], and its state after each row's last token."""
         W, U, b = (self.parameters[LAYER.format(i, name)] for name in ("weight_ih", "weight_hh", "bias_ih"))
         d = self.parameters.get(LAYER.format(i, "bias_hh"))
         U_kept = dropout(U, self.config.weight_dropout, randomness)
@@ -141,7 +141,7 @@ class TapeRecurrent(TapeNetwork):
         return GruLayer() if self.config.reset == "after" else GruResetBeforeLayer()
 
     def _first(self, batch_size: int, memory: RecurrentMemory | None = None) -> list[CellState]:
-        """The state of each layer before the first token: that of the memory, zeros, or learned vectors."""
+        """Return the state of each layer before the first token: that of the memory, zeros, or learned vectors."""
         if memory is not None:
             return [tuple(Value(part_BH, "state") for part_BH in state) for state in memory.states]
         parts, widths = range(PARTS[self.config.cell]), self.config.widths
@@ -158,7 +158,7 @@ class TapeRecurrent(TapeNetwork):
 
 
 def _mean_square(x_TBD: Node, counts_TB: Array) -> Module:
-    """The mean of x² over the positions where `counts_TB` is true."""
+    """Return the mean of x² over the positions where `counts_TB` is true."""
     squares = Multiply().apply_fwd(x_TBD, x_TBD)
     if not counts_TB.all():
         # of n positions m count: Σ x² / m is the mean over all n of x² n / m, with 0 for those that do not count
@@ -169,23 +169,23 @@ def _mean_square(x_TBD: Node, counts_TB: Array) -> Module:
 
 
 def _one_mask(x_TBD: Node) -> tuple[int, ...]:
-    """The shape of a mask that is the same all along a sequence (Gal and Ghahramani 2016)."""
+    """Return the shape of a mask that is the same all along a sequence (Gal and Ghahramani 2016)."""
     return (1, *x_TBD.out_tensor.shape[1:])
 
 
 def _keep_where(is_token_B: Array, new: CellState, old: CellState) -> CellState:
-    """The new state of rows that read a token, the old state of the others; no gradient flows through either."""
+    """Return the new state of rows that read a token, and the old state of the others, both without gradients."""
     pairs = zip(new, old, strict=True)
     return tuple(Value(np.where(is_token_B[:, None], n.out_tensor, o.out_tensor), "state") for n, o in pairs)
 
 
 def _value(part: Node) -> Array:
-    """A copy of a node's value, since a tape reuses its arrays."""
+    """Return a copy of a node's value, since a tape reuses its arrays."""
     return part.out_tensor.copy()
 
 
 def _orthogonal(size: int, randomness: Generator) -> Array:
-    """A random orthogonal matrix, which keeps the norm of a vector however often it is multiplied by it."""
+    """Return a random orthogonal matrix, which keeps the norm of a vector however often it is multiplied by it."""
     q, r = np.linalg.qr(randomness.normal(size=(size, size)))
     # multiplied by the signs of R's diagonal, Q is uniformly distributed over the orthogonal matrices
     signed: Array = q * np.sign(np.diag(r))

@@ -122,7 +122,7 @@ class TapeTransformer(TapeNetwork):
         return self.norm("embedding_norm", x) if config.embedding_norm else x
 
     def _added_positions(self, steps: int, cached: Appending | None) -> Node:
-        """The vectors of positions that are added to the embeddings, [T, D] or [B, T, D]."""
+        """Return the vectors of positions that are added to the embeddings, [T, D] or [B, T, D]."""
         config = self.config
         if cached is None and config.positions == "learned":
             return Slice(slice(0, steps)).apply_fwd(self.parameters["positions.added_TD"])
@@ -134,7 +134,7 @@ class TapeTransformer(TapeNetwork):
         return Value(table_TD if cached is None else table_TD[np.minimum(cached.places_BT, config.window - 1)])
 
     def places(self, steps: int) -> Places:
-        """The positions of a text of `steps` tokens."""
+        """Return the positions of a text of `steps` tokens."""
         config = self.config
         if config.positions == "rotary":
             return Places(rotation=rotary_tables(steps, config.head_size, config.rotary_base))
@@ -143,7 +143,7 @@ class TapeTransformer(TapeNetwork):
         return Places()
 
     def places_after(self, cached: Appending) -> Places:
-        """The positions of tokens that come after those of a cache."""
+        """Return the positions of tokens that come after those of a cache."""
         config, places_BT = self.config, cached.places_BT
         rotation: tuple[Array, Array] | None = None
         bias: Array | None = None
@@ -295,7 +295,7 @@ def _linear(config: TransformerConfig, name: str, rows: int, columns: int) -> di
 
 
 def _norm(config: TransformerConfig, name: str) -> dict[str, Shape]:
-    """The gain, and the shift that only a LayerNorm with biases has."""
+    """Return the gain, and the shift that only a LayerNorm with biases has."""
     parts = ("weight", "bias") if config.norm == "layernorm" and config.bias else ("weight",)
     return {f"{name}.{part}": (config.width,) for part in parts} if config.gain else {}
 
@@ -326,7 +326,7 @@ def activate(activation: str, z: Module) -> Module:
 
 @lru_cache(maxsize=8)
 def sinusoidal_table(steps: int, width: int) -> Array:
-    """The sinusoidal positions, [T, D]: features 2i and 2i+1 are sine and cosine of one wavelength."""
+    """Return the sinusoidal positions, [T, D]: features 2i and 2i+1 are sine and cosine of one wavelength."""
     angles_TI = np.arange(steps)[:, None] / 10000 ** (np.arange(0, width, 2) / width)
     table_TD = np.empty((steps, width), np.float32)
     # PE(t, 2i) = sin(t / 10000^(2i/D)),  PE(t, 2i+1) = cos(t / 10000^(2i/D))
@@ -344,7 +344,7 @@ def rotary_tables(steps: int, head_size: int, base: float) -> tuple[Array, Array
 
 
 def alibi_slopes(heads: int) -> Array:
-    """The slopes m_h = 2^(-8h/n) for h = 1..n, [H].
+    """Return the slopes m_h = 2^(-8h/n) for h = 1..n, [H].
 
     If n is no power of two, the slopes are those of the power below, then every other one of the power above.
     """
@@ -355,7 +355,7 @@ def alibi_slopes(heads: int) -> Array:
 
 
 def alibi_bias(heads: int, steps: int) -> Array:
-    """The bias of the scores, [H, T, T]: head h subtracts m_h d from the score of a key at distance d."""
+    """Return the bias of the scores, [H, T, T]: head h subtracts m_h d from the score of a key at distance d."""
     distance_TT = np.arange(steps)[:, None] - np.arange(steps)
     bias_HTT: Array = -alibi_slopes(heads).astype(np.float64)[:, None, None] * distance_TT
     return bias_HTT

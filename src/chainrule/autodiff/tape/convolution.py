@@ -43,7 +43,7 @@ class _Windows:
         return cls(size, strides, dilation, tuple((length - r) // s + 1 for length, r, s in steps))
 
     def places(self) -> Iterator[tuple[Any, Any]]:
-        """The index of each place of the window, and of the part of the array that it meets."""
+        """Yield the index of each place of the window, and of the part of the array that it meets."""
         for place in np.ndindex(*self.size):
             starts = [m * self.dilation for m in place]
             along = zip(starts, self.lengths, self.strides, strict=True)
@@ -99,7 +99,7 @@ class Convolution(Module):
         return dx[inside], dkernels, *dbias
 
     def _columns(self, channels: Array) -> Array:
-        """[..., C, H', W'] as [..., C, H' W']."""
+        """Flatten [..., C, H', W'] to [..., C, H' W']."""
         lengths = self._windows.lengths
         return channels.reshape(*channels.shape[: -len(lengths)], math.prod(lengths))
 
@@ -126,7 +126,7 @@ class _Pool(Module):
         return [part for _, part in _Windows.over(self, x, self.size, strides).places()]
 
     def _spread(self, gradients: Iterator[Array]) -> Array:
-        """The gradient of x from those of its parts, which add up where windows overlap."""
+        """Return the gradient of x from those of its parts, which add up where windows overlap."""
         x = self.in_modules[0].out_tensor
         dx = np.zeros_like(x)
         for part, gradient in zip(self._parts(x), gradients, strict=True):

@@ -133,7 +133,7 @@ def check_parameters(
 def _analytic(
     build: Callable[[], Module], parameters: Sequence[Parameter], rng: np.random.Generator
 ) -> tuple[Array, list[Array], str]:
-    """A random projection, the gradients of the backward pass that starts with it, and the last module's name."""
+    """Return a random projection, the gradients of the backward pass from it, and the last module's name."""
     for parameter in parameters:
         parameter.forget()
     with Tape() as tape:
@@ -149,7 +149,7 @@ def _analytic(
 
 
 def _numeric(f: Callable[[], float], parameter: Parameter, chosen: Array, eps: float) -> Array:
-    """(f(x + ε e_i) - f(x - ε e_i)) / 2 ε for each chosen entry i."""
+    """Return (f(x + ε e_i) - f(x - ε e_i)) / 2 ε for each chosen entry i."""
     estimates = np.empty(len(chosen))
     tensor = parameter.out_tensor
     for n, i in enumerate(chosen):
@@ -167,7 +167,7 @@ def _numeric(f: Callable[[], float], parameter: Parameter, chosen: Array, eps: f
 
 
 def _worst(parameter: Parameter, chosen: Array, analytic: Array, numeric: Array, tolerance: float) -> InputCheck:
-    """The entry with the largest error; an error that is no number counts as infinite."""
+    """Return the entry with the largest error; an error that is no number counts as infinite."""
     errors = np.abs(analytic - numeric) / np.maximum(1, np.maximum(np.abs(analytic), np.abs(numeric)))
     errors = np.where(np.isnan(errors), np.inf, errors)
     name, shape = parameter.name, parameter.out_tensor.shape

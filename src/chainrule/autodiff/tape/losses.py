@@ -85,7 +85,7 @@ class _Targets:
         return np.arange(len(self.ids_N)), self.ids_N
 
     def mean(self, nats_N: Array) -> Array:
-        """Σ w nats / count."""
+        """Return Σ w nats / count."""
         # padding costs 0 even where nats are infinite and the product 0 · ∞ is NaN
         costs_N = np.where(self.share_N == 0, 0, nats_N * self.share_N)
         return np.asarray(costs_N.sum(dtype=np.float64), nats_N.dtype)

@@ -229,7 +229,7 @@ class ErfGELU(Module):
 
 @cache
 def _compiled_erf() -> Callable[[Array], Array]:
-    """The error function for arrays, which NumPy lacks."""
+    """Return the error function for arrays, which NumPy lacks."""
     from numba import vectorize
 
     compiled: Callable[[Array], Array] = vectorize(["float32(float32)", "float64(float64)"], cache=True)(_erf)
@@ -434,5 +434,5 @@ def _check_norm(module: Module, x: Array, *learned: Array | None) -> None:
 
 
 def _learned(normed: str, gain: str = "", shift: str = "") -> str:
-    """The equation of a norm with its gain and its shift, if it has them."""
+    """Return the equation of a norm with its gain and its shift, if it has them."""
     return (f"{gain} ⊙ " if gain else "") + normed + (f" + {shift}" if shift else "")

@@ -136,12 +136,12 @@ class Transpose(Module):
 
 
 def _listed(names: Sequence[str]) -> str:
-    """The names of many inputs; only the first two and the last of a long list."""
+    """Return the names of many inputs; only the first two and the last of a long list."""
     return "; ".join(names if len(names) <= 4 else (*names[:2], "…", names[-1]))
 
 
 def _index_text(where: Any) -> str:
-    """An index as it is written between brackets."""
+    """Return an index as it is written between brackets."""
     if where is Ellipsis:
         return "..."
     if not isinstance(where, slice):

@@ -32,7 +32,7 @@ class SparseRows:
         return SparseRows(np.concatenate([self.ids, other.ids]), np.concatenate([self.rows, other.rows]))
 
     def merged(self) -> SparseRows:
-        """This gradient with each id once, in ascending order, and the rows of equal ids summed."""
+        """Return this gradient with each id once, in ascending order, and the rows of equal ids summed."""
         order = np.argsort(self.ids, kind="stable")
         ids = self.ids[order]
         starts = np.flatnonzero(np.diff(ids, prepend=-1))
@@ -98,7 +98,7 @@ class Node(ABC):
         """Add a gradient that flows in from one use of the node to `out_gradient`."""
 
     def room(self, allocator: Allocator) -> Array:
-        """An uninitialised array of the value's shape, into which a module can write a gradient for `receive`."""
+        """Return an uninitialised array of the value's shape, for a gradient that is then given to `receive`."""
         return allocator.empty(self.out_tensor.shape, self.out_tensor.dtype)
 
     def __repr__(self) -> str:
@@ -145,7 +145,7 @@ class Parameter(Node):
         self._is_lent = False
 
     def dense_gradient(self) -> Array:
-        """The gradient as an array of the tensor's shape, zeros if none has flowed in."""
+        """Return the gradient as an array of the tensor's shape, zeros if none has flowed in."""
         if isinstance(self.out_gradient, np.ndarray):
             return self.out_gradient
         shape = self.out_tensor.shape
@@ -171,7 +171,7 @@ class Parameter(Node):
             self.out_gradient = dense
 
     def _taken(self, gradient: Gradient) -> Any:
-        """The gradient in arrays that this parameter owns: those of the tape are reused, and it outlives them."""
+        """Return the gradient in arrays that this parameter owns; the arrays of the tape are reused."""
         if gradient is self._buffer:
             return gradient
         if isinstance(gradient, SparseRows):

@@ -28,7 +28,7 @@ class Pool:
         return sum(room.nbytes for rooms in [*self._free.values(), self._lent] for room in rooms)
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-        """An uninitialised array, as from np.empty; if large, lent until `take_back`."""
+        """Return an uninitialised array, as from np.empty; if large, lent until `take_back`."""
         dtype = np.dtype(dtype)
         size = math.prod(shape) * dtype.itemsize
         if size < _BIG:

@@ -40,7 +40,7 @@ def fit_all(module: Node, a: Array, b: Array, axes: range) -> None:
 
 
 def fit_broadcast(module: Node, a: Array, b: Array, leaving: int = 0) -> tuple[int, ...]:
-    """The shape that both arrays broadcast to, not counting their last `leaving` axes; refuse those that cannot."""
+    """Return the shape that both arrays broadcast to, without their last `leaving` axes; refuse others."""
     first, second = a.shape[: a.ndim - leaving], b.shape[: b.ndim - leaving]
     try:
         return np.broadcast_shapes(first, second)
@@ -67,7 +67,7 @@ def check_ids(module: Node, ids: Array, table: Array) -> None:
 
 
 def sum_to(gradient: Array, shape: tuple[int, ...]) -> Array:
-    """The gradient of a value of `shape` that was broadcast to the shape of `gradient`: the sum over its copies."""
+    """Return the gradient of a value of `shape` that was broadcast: the sum of `gradient` over the copies."""
     if gradient.shape == shape:
         return gradient
     missing = gradient.ndim - len(shape)

@@ -194,19 +194,19 @@ class Module(Node):
         return 0
 
     def equation(self, *names: str) -> str:
-        """The right-hand side of the module's equation, in the names of its inputs."""
+        """Return the right-hand side of the module's equation, in the names of its inputs."""
         return self.formula.format(*names) if self.formula else f"{self.name}({', '.join(names)})"
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-        """An uninitialised array of the tape, for the module's value or for values that `backward` uses."""
+        """Return an uninitialised array of the tape, for the module's value or for values that `backward` uses."""
         return self._tape.empty(shape, dtype)
 
     def empty_like(self, tensor: Array) -> Array:
-        """The same as `empty`, with the shape of a tensor and its dtype, or float64 if that is not a float."""
+        """Return the same as `empty`, with the shape and dtype of a tensor; float64 if the dtype is not a float."""
         return self._tape.empty(tensor.shape, tensor.dtype if tensor.dtype.kind == "f" else np.float64)
 
     def room_for(self, i: int) -> Array:
-        """An uninitialised array for the gradient of input i, which `backward` fills and returns."""
+        """Return an uninitialised array for the gradient of input i, which `backward` fills and returns."""
         node = self.in_modules[i]
         # a parameter's own buffer saves a copy, but gradients of its other uses are then added to it
         return node.room(self._tape) if self._tape.reuse else self.empty_like(node.out_tensor)
@@ -227,7 +227,7 @@ class Module(Node):
         return self.stage is Stage.FORWARD and self._tape.is_recording
 
     def _backward_of_all(self, g: Array) -> Any:
-        """The result of a `backward` that takes the inputs, the value and the gradient."""
+        """Return the result of a `backward` that takes the inputs, the value and the gradient."""
         number = len(self.in_modules)
         if self._backward_takes != number + 2:
             raise AutodiffError(
@@ -280,7 +280,7 @@ class Module(Node):
         return array
 
     def _share_type(self, nodes: list[Node]) -> np.dtype[Any] | None:
-        """The floating-point type of the modules and parameters in `nodes`, or None if there are none.
+        """Return the floating-point type of the modules and parameters in `nodes`, or None if there are none.
 
         Data of another precision is replaced in `nodes` by a copy cast to that type.
         """
@@ -374,7 +374,7 @@ class Tape:
             self._pool.take_back()
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-        """An uninitialised array, which with `reuse` is valid only until the tape is emptied."""
+        """Return an uninitialised array, which with `reuse` is valid only until the tape is emptied."""
         return self._pool.empty(shape, dtype) if self._pool else np.empty(shape, dtype)
 
 
@@ -389,7 +389,7 @@ _open = _OpenTapes()
 
 
 def current_tape() -> Tape:
-    """The tape that modules of this thread push themselves on."""
+    """Return the tape that modules of this thread push themselves on."""
     return _open.tapes[-1]
 
 
@@ -418,14 +418,14 @@ def _quiet() -> np.errstate:
 
 
 def _required(function: Callable[..., Any]) -> int:
-    """The number of arguments that a function must be given by position."""
+    """Return the number of arguments that a function must be given by position."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     arguments = inspect.signature(function).parameters.values()
     return sum(argument.kind in kinds and argument.default is argument.empty for argument in arguments)
 
 
 def _unpacked(given: Sequence[Any]) -> Sequence[Any]:
-    """The inputs in a list of nodes and arrays; any other list is one input, of numbers."""
+    """Return the inputs in a list of nodes and arrays; any other list is one input, of numbers."""
     return given if any(isinstance(one, Node | np.ndarray) for one in given) else (given,)
 
 
@@ -434,7 +434,7 @@ def _shapes(nodes: Iterable[Node]) -> str:
 
 
 def _fitting(giver: str, node: Node, gradient: Gradient | ArrayLike, hint: str = "") -> Gradient:
-    """The gradient as an array or sparse; refuse an array that does not have the shape of the node's value."""
+    """Return the gradient, an array or sparse; refuse an array of another shape than the node's value."""
     if isinstance(gradient, SparseRows | Part):
         return gradient
     # NumPy's arithmetic turns arrays without axes into scalars, which are no ndarrays

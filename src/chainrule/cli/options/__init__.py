@@ -99,7 +99,7 @@ compute = declaring.group(device, dtype)
 
 
 def load_model(folder: str, options: Mapping[str, Any], *tasks: str, writes: bool = False) -> cr.LanguageModel:
-    """Load a model as --device and --dtype say; one that is for none of the `tasks` is refused.
+    """Load a model as --device and --dtype say; refuse a model that is for none of the `tasks`.
 
     `writes` says that it reads one token at a time: on a CPU, small networks are then computed by the tape.
     """
@@ -113,7 +113,7 @@ def load_model(folder: str, options: Mapping[str, Any], *tasks: str, writes: boo
 
 
 _SMALL_BYTES = 40_000_000
-"""Weights of at most this size write faster on the tape, a single text at least, and start without torch."""
+"""Networks of at most this many bytes write a single text faster on the tape, and start without torch."""
 
 
 def _is_faster_on_tape(folder: str, options: Mapping[str, Any]) -> bool:

@@ -37,7 +37,7 @@ _ALSO_CALLED = {
 
 _ON_CPU, _BY_MODEL = "this verb computes on the CPU", "the model decides, by chainrule train --mask or --no-mask"
 _NOT_HERE = {"device": _ON_CPU, "gpu": _ON_CPU, "cuda": _ON_CPU, "mask": _BY_MODEL, "no_mask": _BY_MODEL}
-"""What to say of options that other verbs have."""
+"""The hints for options that only other verbs have."""
 
 
 _VERBS_ALSO_CALLED = {

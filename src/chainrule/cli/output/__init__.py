@@ -338,7 +338,7 @@ def draw(path: str | None, picture: Callable[[], str]) -> list[str]:
 
 
 def intrinsic(lm: Any, texts: Sequence[str]) -> str:
-    """Write the bits per byte of texts under a model, to stand beside what it is good for; nothing for others."""
+    """Return the bits per byte of texts under a language model, for a table; an empty text for other models."""
     import chainrule as cr
 
     return cr.evaluate(lm, list(texts)).figures()["bits/byte"] if isinstance(lm, cr.LanguageModel) else ""

@@ -23,7 +23,7 @@ Results: TypeAlias = Sequence[tuple[str, T]]
 
 _FIGURES = 60  # the width of the table of language models without their names
 _WIDE = 70
-_WIDEST_CONFUSION = 24  # tags or labels; a table of more is not read
+_WIDEST_CONFUSION = 24  # the most tags or labels of a table of confusions
 
 
 def show_language(screen: Console, results: Results[Measured]) -> None:
@@ -50,7 +50,7 @@ def show_language(screen: Console, results: Results[Measured]) -> None:
 
 
 def show_figures(screen: Console, results: Results[Any]) -> None:
-    """Print a row for each model, with its figures by their headings: all there is to say of models that reply."""
+    """Print a row for each model, with its figures by their headings."""
     rows = [[folder, *m.figures().values()] for folder, m in results]
     print_table(screen, ["model", *results[0][1].figures()], rows)
 

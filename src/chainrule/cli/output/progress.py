@@ -10,7 +10,7 @@ from chainrule.system.progress import Task
 from chainrule.system.progress.bars import VisibleProgress
 
 _on_screen: list[VisibleProgress] = []
-"""The ones with bars on the screen."""
+"""The displays that have bars on the screen."""
 
 
 class TerminalProgress(VisibleProgress):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _TOP = 20
 _STYLES = ((16.0, "bold red"), (10.0, "yellow"))
-"""The bits from which on a word has a style: 10 bits are odds of one in a thousand."""
+"""The least bits of a word for each style: 10 bits are odds of one in a thousand."""
 _WAIT = 0.2  # seconds between two looks at a log that grows
 
 

@@ -106,7 +106,7 @@ def _counted(
 
 
 def _settings_of(kind: str, given: dict[str, str], kinds: tuple[str, ...]) -> dict[str, Any]:
-    """Return those of the settings that a kind has, and those that no kind has, which it will refuse."""
+    """Return the given settings that the kind has, and those that no kind has: it will refuse these."""
     everywhere = set().union(*map(_names_of, kinds))
     return {key: text for key, text in given.items() if key in _names_of(kind) or key not in everywhere}
 

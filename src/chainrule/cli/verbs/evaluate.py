@@ -21,7 +21,7 @@ _FOR_OTHERS = {
     "dynamic": "--dynamic is for models that predict text",
     "strategy": "--beams is for models that translate, with --source and --target",
 }
-"""The errors of options for another task, by the argument of `evaluate` that the task at hand does not take."""
+"""The errors for options of other tasks, by the argument of `evaluate` that the option sets."""
 
 
 @click.command()

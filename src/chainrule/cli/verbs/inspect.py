@@ -218,7 +218,7 @@ def _ngrams(lm: cr.LanguageModel, prompt: str, top: int) -> dict[str, Any]:
 
 
 _SHOWN_INSTEAD = ("next", "ngrams", "near", "batch")
-"""What is shown in place of the whole folder, where it is asked for."""
+"""The parts that are shown alone, in place of the whole folder."""
 
 
 def _print(title: str, described: dict[str, Any], top: int) -> None:

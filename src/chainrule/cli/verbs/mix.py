@@ -14,7 +14,7 @@ from chainrule.cli.output import console, number, print_json, print_table, say, 
 if TYPE_CHECKING:
     from chainrule.system.progress import Progress
 
-_MANY_UNKNOWN = 0.01  # of the held-out tokens, that is worth a sentence
+_MANY_UNKNOWN = 0.01  # the share of held-out tokens above which a sentence names it
 _NOT_MERGED = ("log_linear", "by", "of", "cache", "continuous_cache", "theta", "dynamic_rate")
 
 

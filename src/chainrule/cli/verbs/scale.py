@@ -119,7 +119,7 @@ def _large_models(svg: str | None, as_json: bool) -> None:
 
 
 def _short(amount: float | None) -> str:
-    """Write a large amount with its unit; nothing for one that is not known."""
+    """Write a large amount with its unit; an unknown amount is an empty text."""
     if amount is None:
         return ""
     unit, name = (1e12, "T") if amount >= 1e12 else (1e9, "B")
@@ -127,7 +127,7 @@ def _short(amount: float | None) -> str:
 
 
 def _flops(budget: str) -> float:
-    """Return the floating-point operations of a budget; a plain number is one too."""
+    """Return the floating-point operations of a budget; a plain number is a number of operations."""
     from chainrule.comparison.budget import EqualBudget
 
     found = EqualBudget.parse(budget if "=" in budget else f"flops={budget}")

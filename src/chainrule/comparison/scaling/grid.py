@@ -163,7 +163,7 @@ class Scaling:
         return sum(FLOPS * cell.parameters * cell.tokens for cell in self.cells)
 
     def to_json(self) -> dict[str, Any]:
-        """The record as plain values."""
+        """Return the record as plain values."""
         return {"format": FORMAT, **asdict(self), "flops": self.flops}
 
     def write(self, out: Path) -> None:
@@ -324,7 +324,7 @@ def _train(data: TrainingData, size: Size, **how_long: Any) -> Any:
 
 @dataclass(frozen=True)
 class Speed:
-    """What a size takes on this machine now."""
+    """The parameters of a size, and its speed on this machine now."""
 
     parameters: int
     per_token: float

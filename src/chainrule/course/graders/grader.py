@@ -16,7 +16,7 @@ from chainrule.course.graders.difference import difference
 
 State = Literal["right", "wrong", "not yet"]
 _NOT_OF_STUDENT = (str(Path(__file__).parents[2]), *sysconfig.get_paths().values(), "<string>", "<frozen")
-"""How the names of files begin that a student did not write."""
+"""The beginnings of the names of files that the student did not write."""
 
 
 class Verdict(NamedTuple):
@@ -38,7 +38,7 @@ class Grader(ABC):
 
     id: str
     names: Mapping[str, Any] = field(repr=False)
-    """What expressions may use."""
+    """The names that expressions may use."""
     wrong: Sequence[Mapping[str, str]] = ()
     """Known wrong answers: the expression of a value, and the hint for a student who gives it."""
     hint: str = ""

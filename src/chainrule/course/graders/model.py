@@ -19,7 +19,7 @@ _SAME = 1e-5
 """Relative: our models have their probabilities in single precision."""
 
 _HARDLY_BETTER = 0.002
-"""Relative: what unigrams gain if they are not smoothed, and no idea of a student."""
+"""The relative gain of unigrams without smoothing, which takes no idea of a student."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ _SLIPS: dict[str, Callable[[float], float]] = {
 
 
 _CLOSE = 0.05
-"""A wrong number that is as near to the answer as this is told how exact it has to be."""
+"""For a wrong number this near to the answer, the hint says how exact it has to be."""
 
 
 @dataclass(frozen=True, kw_only=True)

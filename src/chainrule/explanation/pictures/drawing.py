@@ -71,7 +71,7 @@ _MARKERS = "".join(
 
 
 def tape_picture(graph: Graph, step: int) -> Svg:
-    """The picture of a tape after so many steps: it fills module by module, and the backward pass empties it again.
+    """Return the picture of a tape after so many steps: the forward pass fills it, the backward pass empties it.
 
     >>> import numpy as np
     >>> from chainrule.autodiff import Parameter, Sum, Tanh, Tape
@@ -99,7 +99,7 @@ def tape_picture(graph: Graph, step: int) -> Svg:
 
 
 def to_svg(graph: Graph, title: str = "", *, hidden: Collection[int] = (), pale: Collection[int] = ()) -> Svg:
-    """The picture of a graph, as the text of an SVG file; some nodes may be hidden or pale."""
+    """Return the picture of a graph, as the text of an SVG file; some nodes may be hidden or pale."""
     picture, thickness = lay_out(graph), _thickness(graph.edges)
     width = max(picture.width, LETTER * 1.3 * len(title) + 2 * MARGIN, _LEAST)
     height = picture.height + _TITLE + _LEGEND
@@ -142,7 +142,7 @@ def _steps(picture: Picture) -> Iterator[str]:
 
 
 def _box(graph: Graph, box: Box, thickness: Callable[[float], float]) -> Iterator[str]:
-    """The SVG lines of a box and of the parameters beside it."""
+    """Yield the SVG lines of a box and of the parameters beside it."""
     node, x, y = graph.nodes[box.place], box.x, box.y
     for edge, px, py, width in box.pills():
         parameter, right, left = graph.nodes[edge.giver], px + width / 2, x - box.width / 2
@@ -196,7 +196,7 @@ def _thickness(edges: Sequence[Edge]) -> Callable[[float], float]:
 
 
 def _beside(way: Sequence[Point]) -> list[Point]:
-    """A path parallel to `way`, _BESIDE to its right in the direction of travel, with ends at the same heights."""
+    """Return a path parallel to `way`, _BESIDE to its right as it runs, with ends at the same heights."""
     sides = []
     for (x0, y0), (x1, y1) in pairwise(way):
         length = math.hypot(x1 - x0, y1 - y0)
@@ -214,7 +214,7 @@ def _beside(way: Sequence[Point]) -> list[Point]:
 
 
 def _path(way: Sequence[Point]) -> str:
-    """The points of a path as the `d` attribute of an SVG path, with round corners."""
+    """Return the points of a path as the `d` attribute of an SVG path, with round corners."""
     (x, y), *rest = way
     parts = [f"M{x:.1f} {y:.1f}"]
     for before, here, after in zip(way, rest, way[2:], strict=False):
@@ -231,7 +231,7 @@ def _towards(here: Point, there: Point, length: float) -> Point:
 
 
 def _legend(y: float) -> Iterator[str]:
-    """The SVG lines of the legend, which explains shapes and colours."""
+    """Yield the SVG lines of the legend, which explains shapes and colours."""
     x = MARGIN
     for kind, rounded, text in (("module", 3, "module"), ("parameter", 8, "parameter"), ("value", 0, "data")):
         yield f'<g class="{kind}">{_rect(x + 13, y, 26, 16, rounded)}</g>'

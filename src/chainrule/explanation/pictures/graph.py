@@ -123,7 +123,7 @@ def differentiate(tape: Tape, symbols: Mapping[Node, str] | None = None) -> Grap
 
 
 def _in_order(modules: Sequence[Module]) -> list[Node]:
-    """Every node once, each after its inputs."""
+    """Return every node once, each after its inputs."""
     return list(dict.fromkeys(node for module in modules for node in (*module.in_modules, module)))
 
 
@@ -138,7 +138,7 @@ def _norm(gradient: Gradient) -> float:
 
 
 def _symbols(nodes: Sequence[Node], given: Mapping[Node, str]) -> dict[Node, str]:
-    """The symbol of each node, as given, or by its kind.
+    """Return the symbol of each node, as given, or by its kind.
 
     A parameter's symbol is its name; data are x₁, x₂, ..., modules a₁, a₂, ..., and a last node that is a single
     number, the loss, is L.
@@ -160,14 +160,14 @@ def _symbols(nodes: Sequence[Node], given: Mapping[Node, str]) -> dict[Node, str
 
 
 def _parameter(node: Node) -> Any:
-    """What tells apart parameters and parts of them, such as the rows of a gate; None for other nodes."""
+    """Return a key for a parameter, or a part of one such as the rows of a gate; None for other nodes."""
     if isinstance(node, Module) and all(isinstance(one, Parameter) for one in node.in_modules):
         return (*node.in_modules, node.equation(*["" for _ in node.in_modules]))
     return node if isinstance(node, Parameter) else None
 
 
 def _steps(modules: Sequence[Module]) -> dict[Node, tuple[int, bool]]:
-    """The time step of each node, and whether it is unrolled.
+    """Return the time step of each node, and whether it is unrolled.
 
     An unrolled network applies a parameter to the result of an earlier application of it: a module with n earlier
     applications on the path that leads to it is at step n. A node that depends on no repeated parameter, such as an

@@ -61,7 +61,7 @@ class Box:
         return max(_BOX_HEIGHT, len(self.parameters) * (PILL_HEIGHT + _PILL_GAP) - _PILL_GAP)
 
     def pills(self) -> list[tuple[Edge, float, float, float]]:
-        """The edge, the x and y of the centre, and the width of each parameter."""
+        """Return the edge, the x and y of the centre, and the width of each parameter."""
         found, y = [], self.y - (len(self.parameters) - 1) / 2 * (PILL_HEIGHT + _PILL_GAP)
         for i, (edge, width) in enumerate(self.parameters):
             x = self.x - (self.width / 2 + _TO_PILL + width / 2)
@@ -82,7 +82,7 @@ class Picture:
 
 
 def lay_out(graph: Graph) -> Picture:
-    """The picture of a graph: a box for every module and every piece of data, and an arrow for every edge."""
+    """Return the picture of a graph: a box for each module and each piece of data, an arrow for each edge."""
     shown = [place for place, node in enumerate(graph.nodes) if node.kind != "parameter"]
     steps = sorted({graph.nodes[place].step for place in shown})
     columns = {place: steps.index(graph.nodes[place].step) for place in shown}
@@ -123,12 +123,12 @@ def lay_out(graph: Graph) -> Picture:
 
 
 def box_lines(node: GraphNode) -> tuple[str, str]:
-    """The two lines of text in a box: name and equation of a module, symbol and name of data."""
+    """Return the two lines of text in a box: name and equation of a module, symbol and name of data."""
     return (node.name, node.equation) if node.kind == "module" else (node.symbol, node.name)
 
 
 def shape_text(node: GraphNode) -> str:
-    """The shape of a node's value, such as 3×4; the value itself if it has no axes."""
+    """Return the shape of a node's value, such as 3×4; the value itself if it has no axes."""
     return "×".join(map(str, node.shape)) if node.shape else f"{node.value:.4g}"
 
 
@@ -142,7 +142,7 @@ def _box(graph: Graph, place: int, column: int, rank: int) -> Box:
 
 
 def _ranks(graph: Graph, shown: Sequence[int], columns: dict[int, int]) -> dict[int, int]:
-    """The rank of each node, counted upward: above its inputs, and as close as possible below its uses.
+    """Return the rank of each node, counted upward: above its inputs, and as close as possible below its uses.
 
     Edges from unrolled nodes of another time step, such as the previous state, are ignored, so that every step
     begins at the same height.
@@ -195,7 +195,7 @@ def _is_ids(node: GraphNode) -> bool:
 
 
 def _pull(graph: Graph, boxes: dict[int, Box], mine: Sequence[Box], box: Box, edge: Edge) -> tuple[float, float]:
-    """The x that an edge pulls a box towards, and the weight of that pull; weight 0 for no pull."""
+    """Return the x that an edge pulls a box towards, and the weight of that pull; weight 0 for no pull."""
     other = boxes.get(edge.giver if edge.taker == box.place else edge.taker)
     if other is None:
         return 0.0, 0.0
@@ -214,7 +214,7 @@ def _pull(graph: Graph, boxes: dict[int, Box], mine: Sequence[Box], box: Box, ed
 
 
 def _apart(row: Sequence[Box], wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """The positions closest to the wanted ones, by weighted least squares, at which no two boxes overlap.
+    """Return the positions closest to the wanted ones, by weighted least squares, at which no two boxes overlap.
 
     With the least distances between neighbours subtracted, this is isotonic regression, solved by pooling adjacent
     violators: neighbours in the wrong order become one block at their weighted mean.
@@ -250,7 +250,7 @@ def _stack(boxes: dict[int, Box]) -> tuple[list[float], float]:
 
 
 def _ports(boxes: dict[int, Box], edges: Sequence[Edge], through: dict[Edge, float]) -> dict[Edge, float]:
-    """The x at which each edge enters its box: side by side, in the order of the x that they come from."""
+    """Return the x at which each edge enters its box: side by side, in the order of the x that they come from."""
     come = {edge: through.get(edge, boxes[edge.giver].x) for edge in edges}
     takers: dict[int, list[Edge]] = defaultdict(list)
     for edge in sorted(edges, key=lambda edge: come[edge]):
@@ -269,7 +269,7 @@ def _ports(boxes: dict[int, Box], edges: Sequence[Edge], through: dict[Edge, flo
 def _way(
     boxes: dict[int, Box], edge: Edge, through: float | None, port: float, bottoms: Sequence[float]
 ) -> list[Point]:
-    """The points of an arrow: it changes its x only between two ranks."""
+    """Return the points of an arrow: it changes its x only between two ranks."""
     giver, taker = boxes[edge.giver], boxes[edge.taker]
     above, below = bottoms[giver.rank + 1], bottoms[taker.rank]
     points = [(giver.x, giver.y - giver.height / 2), (giver.x, above + _STRIP)]

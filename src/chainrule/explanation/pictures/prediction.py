@@ -79,7 +79,7 @@ class Prediction:
 
     @singledispatchmethod
     def features(self, network: TapeNetwork, ids: Sequence[int], memory: Any) -> Node:
-        """The features of the last token: by default as the network computes them, with all tokens at once.
+        """Return the features of the last token: by default as the network computes them, with all tokens at once.
 
         A class of networks that is drawn in another way registers a function here.
         """
@@ -173,7 +173,7 @@ class Prediction:
         return self._with_symbols(layer + subscript(t), partial(cell, Wx, U_d, state))
 
     def _before(self, network: TapeRecurrent, i: int, memory: RecurrentMemory | None) -> CellState:
-        """The state of layer i before the first token: data (`memory` or zeros), or a learned start."""
+        """Return the state of layer i before the first token: data (`memory` or zeros), or a learned start."""
         letters = "c" if network.config.cell == "qrnn" else "hc"[: PARTS[network.config.cell]]
         symbols = [letter + "′" * i + subscript(0) for letter in letters]
         if memory is None and network.config.learned_start:
@@ -238,7 +238,7 @@ class Prediction:
         return _LinearWithoutStart(network.bos).apply_fwd(features, table)
 
     def _parameter(self, letter: str, name: str, row: int | None = None) -> Parameter:
-        """The network's parameter of that name, or a row of it, under the lecture's letter."""
+        """Return the network's parameter of that name, or a row of it, under the lecture's letter."""
         key = name if row is None else f"{name}.{row}"
         if key not in self.parameters:
             tensor = self._network.parameters[name].out_tensor.astype(np.float64)
@@ -267,7 +267,7 @@ class _LinearWithoutStart(Linear):
 
 
 def _letter(name: str) -> str:
-    """The symbol of a Transformer's parameter: blocks.0.attention.qkv.weight is Wqkv¹."""
+    """Return the symbol of a Transformer's parameter: blocks.0.attention.qkv.weight is Wqkv¹."""
     if name in ("embedding", "positions.added_TD"):
         return "E" if name == "embedding" else "P"
     number = ""

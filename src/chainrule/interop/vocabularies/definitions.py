@@ -21,7 +21,7 @@ def definition_of(
     decoder: Any = None,
     added: Sequence[Mapping[str, Any]] = (),
 ) -> Definition:
-    """A tokenizer.json; no text is cut or filled up, and none gets tokens before or after it."""
+    """Return a tokenizer.json; no text is cut or filled up, and none gets tokens before or after it."""
     return {
         "version": "1.0",
         "truncation": None,
@@ -36,7 +36,7 @@ def definition_of(
 
 
 def made(definition: Definition, path: Path, **tokens: Any) -> PublishedTokenizer:
-    """The tokenizer of a definition that was read from a file, with its special tokens; an error names the file."""
+    """Return the tokenizer of a definition from a file, with its special tokens; an error names the file."""
     try:
         return PublishedTokenizer(json.dumps(definition, ensure_ascii=False), **tokens)
     except TokenizerError as error:
@@ -44,7 +44,7 @@ def made(definition: Definition, path: Path, **tokens: Any) -> PublishedTokenize
 
 
 def configuration(longest: int, *, splits: bool, **names: Any) -> dict[str, Any]:
-    """A tokenizer_config.json for a model that reads at most `longest` tokens, and the names of special tokens.
+    """Return a tokenizer_config.json for a model of at most `longest` tokens, and the names of special tokens.
 
     `splits`: a text never becomes a special token.
     """
@@ -58,30 +58,30 @@ def configuration(longest: int, *, splits: bool, **names: Any) -> dict[str, Any]
 
 
 def bpe(vocabulary: Mapping[str, int], merges: Sequence[Sequence[str]], **options: Any) -> dict[str, Any]:
-    """A model of merges."""
+    """Return a model of merges."""
     base: dict[str, Any] = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None}
     base |= {"end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False}
     return {**base, **options, "vocab": dict(vocabulary), "merges": [list(pair) for pair in merges]}
 
 
 def added_token(number: int, content: str, *, special: bool) -> dict[str, Any]:
-    """A token that is found in a text before anything else; a special one is not, with us."""
+    """Return a token that is split off before anything else; our tokenizers do not split off special tokens."""
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     return {"id": number, "content": content, **flags, "special": special}
 
 
 def byte_level(*, use_regex: bool = True) -> dict[str, Any]:
-    """Text in the characters that stand for bytes, split into words as GPT-2 does, or not split."""
+    """Return the step that writes bytes as characters, with text split into words as GPT-2 does, or not split."""
     return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": use_regex}
 
 
 def split(pattern: str, behaviour: str) -> dict[str, Any]:
-    """A step that splits at matches of a regular expression."""
+    """Return a step that splits at matches of a regular expression."""
     return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behaviour, "invert": False}
 
 
 def replace(pattern: Mapping[str, str], content: str) -> dict[str, Any]:
-    """A step that replaces a string, or the matches of a regular expression."""
+    """Return a step that replaces a string, or the matches of a regular expression."""
     return {"type": "Replace", "pattern": dict(pattern), "content": content}
 
 
@@ -91,7 +91,7 @@ def steps(kind: str, *parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def surrounded_by(first: tuple[int, str] | None, last: tuple[int, str] | None = None) -> dict[str, Any]:
-    """The step that puts a token before every text, and one after it: each by its id and name; None: none."""
+    """Return the step that puts a token before and after every text, each given by id and name, or None."""
     before, after = ([] if token is None else [_special(token[1])] for token in (first, last))
     text, other = ({"Sequence": {"id": name, "type_id": number}} for number, name in enumerate("AB"))
     return {

@@ -45,7 +45,7 @@ _UNSEEN = "<s> "  # with a space, which no piece of a text has at its end
 
 
 def mask_of(tokenizer: Tokenizer) -> int:
-    """The id of [MASK] in the published vocabulary; <s> of a published tokenizer is ours alone."""
+    """Return the id of [MASK] in the published vocabulary; <s> of a published tokenizer is ours alone."""
     if not isinstance(tokenizer, PublishedTokenizer):
         return tokenizer.vocab_size
     return tokenizer.size if tokenizer.mask is None else tokenizer.mask
@@ -109,7 +109,7 @@ def _hide_start(definition: Definition, bos: int) -> None:
 
 
 def masked_tokenizer(folder: Path, size: int) -> PublishedTokenizer:
-    """The tokenizer of a masked model in a folder, with its [MASK]."""
+    """Return the tokenizer of a masked model in a folder, with its [MASK]."""
     path, definition, described = _described(folder)
     first, last = _around(definition, described)
     mask = _named(definition, described, "mask_token")
@@ -120,7 +120,7 @@ def masked_tokenizer(folder: Path, size: int) -> PublishedTokenizer:
 
 
 def source_tokenizer(folder: Path, size: int) -> PublishedTokenizer:
-    """The tokenizer of an encoder-decoder in a folder, for its sources and targets."""
+    """Return the tokenizer of an encoder-decoder in a folder, for its sources and targets."""
     path, definition, described = _described(folder)
     first, last = _around(definition, described)
     ends, start = (described.get(f"{name}_token_id") for name in ("eos", "decoder_start"))
@@ -141,7 +141,7 @@ def _described(folder: Path) -> tuple[Path, Definition, dict[str, Any]]:
 
 
 def _around(definition: Definition, described: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """The tokens that the tokenizer puts before and after a text; without such a step, those that are named."""
+    """Return the tokens that the tokenizer puts before and after a text, or else those that are named."""
     for step in processors(definition):
         if step.get("type") in ("BertProcessing", "RobertaProcessing"):
             return int(step["cls"][1]), int(step["sep"][1])
@@ -151,6 +151,6 @@ def _around(definition: Definition, described: Mapping[str, Any]) -> tuple[int |
 
 
 def _named(definition: Definition, described: Mapping[str, Any], which: str) -> int | None:
-    """The id of a special token, by the name that the folder gives it or else by its usual one."""
+    """Return the id of a special token, by the name that the folder gives it or else by its usual one."""
     name = token_content(described.get(which, _USUAL[which]))
     return added_ids(definition).get(name) if isinstance(name, str) else None

@@ -44,7 +44,7 @@ _SIZES = {50256: "gpt2", 50280: "gpt2", 100256: "cl100k", 199998: "o200k"}
 
 
 def read_tokenizer(path: str | Path, *, pattern: str | None = None, size: int | None = None) -> PublishedTokenizer:
-    """The tokenizer of a file or folder; `size` is the number of ids of the model in a folder.
+    """Return the tokenizer of a file or folder; `size` is the number of ids of the model in a folder.
 
     A folder has tokenizer.json, or encoder.json and vocab.bpe (also called vocab.json and merges.txt).
     """
@@ -76,7 +76,7 @@ def _of_folder(folder: Path, size: int | None) -> PublishedTokenizer:
 
 
 def folder_description(folder: Path) -> dict[str, Any]:
-    """What a folder says of its special tokens, in any of its files; the first one that names a token counts.
+    """Return the special tokens of a folder, from any of its files; the first file that names a token counts.
 
     A tokenizer that is code of its own is refused, also where there is a file beside it: its ids might be others.
     """
@@ -92,7 +92,7 @@ def folder_description(folder: Path) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object of a JSON file."""
+    """Return the object of a JSON file."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError, OSError) as error:
@@ -103,7 +103,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def json_tokenizer(path: Path, described: Mapping[str, Any], size: int | None = None) -> PublishedTokenizer:
-    """The tokenizer of a tokenizer.json of the `tokenizers` library, with pieces of bytes or of SentencePiece."""
+    """Return the tokenizer of a tokenizer.json of the `tokenizers` library, of bytes or of SentencePiece."""
     definition = read_json(path)
     text_alone, ids = plain(definition, path), added_ids(definition)
     stop = _token(described, "eos", ids)
@@ -115,7 +115,7 @@ def json_tokenizer(path: Path, described: Mapping[str, Any], size: int | None = 
 
 
 def plain(definition: Definition, path: Path) -> Definition:
-    """The definition without the steps that add or cut off tokens; one of another kind is refused."""
+    """Return the definition without the steps that add or cut off tokens; one of another kind is refused."""
     kind = (definition.get("model") or {}).get("type", "BPE")
     if kind not in ("BPE", "Unigram", "WordLevel", "WordPiece"):
         raise TokenizerError(f"{path}: a tokenizer of type {kind!r} cannot be read")
@@ -123,12 +123,12 @@ def plain(definition: Definition, path: Path) -> Definition:
 
 
 def added_ids(definition: Definition) -> dict[str, int]:
-    """The ids of added tokens, special ones among them, by name."""
+    """Return the ids of added tokens, special ones among them, by name."""
     return {token["content"]: int(token["id"]) for token in definition.get("added_tokens") or []}
 
 
 def processors(definition: Definition) -> list[dict[str, Any]]:
-    """The steps that put tokens around a text."""
+    """Return the steps that put tokens around a text."""
     processor = definition.get("post_processor") or {}
     found: Any = processor.get("processors", [processor]) if isinstance(processor, dict) else None
     if not isinstance(found, list) or not all(isinstance(step, dict) for step in found):
@@ -137,24 +137,24 @@ def processors(definition: Definition) -> list[dict[str, Any]]:
 
 
 def template_end(step: Mapping[str, Any], place: Literal[0, -1]) -> int | None:
-    """The token that a template puts before a text (0) or after it (-1)."""
+    """Return the token that a template puts before a text (0) or after it (-1)."""
     name = (step.get("single") or [{}])[place].get("SpecialToken", {}).get("id")
     return None if name is None else int(step["special_tokens"][name]["ids"][0])
 
 
 def _started_by(definition: Definition) -> int | None:
-    """The token that the tokenizer itself puts before a text."""
+    """Return the token that the tokenizer itself puts before a text."""
     templates = [step for step in processors(definition) if step.get("type") == "TemplateProcessing"]
     return next((first for step in templates if (first := template_end(step, 0)) is not None), None)
 
 
 def token_content(named: Any) -> Any:
-    """The name of a token, which may stand in an object with its properties."""
+    """Return the name of a token, which may stand in an object with its properties."""
     return named.get("content") if isinstance(named, dict) else named
 
 
 def _token(described: Mapping[str, Any], which: str, ids: Mapping[str, int]) -> int | None:
-    """The id of the token that begins or ends a text, by its name or by its number."""
+    """Return the id of the token that begins or ends a text, by its name or by its number."""
     name = token_content(described.get(f"{which}_token"))
     if isinstance(name, str) and name in ids:
         return ids[name]
@@ -164,7 +164,7 @@ def _token(described: Mapping[str, Any], which: str, ids: Mapping[str, int]) -> 
 
 
 def gpt2_tokenizer(words: Path, merges: Path, size: int | None = None) -> PublishedTokenizer:
-    """The tokenizer of GPT-2's encoder.json and vocab.bpe."""
+    """Return the tokenizer of GPT-2's encoder.json and vocab.bpe."""
     vocabulary = read_json(words)
     lines = merges.read_text(encoding="utf-8").split("\n")
     pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
@@ -183,7 +183,7 @@ def gpt2_tokenizer(words: Path, merges: Path, size: int | None = None) -> Publis
 
 
 def tiktoken_tokenizer(path: Path, pattern: str | None = None) -> PublishedTokenizer:
-    """The tokenizer of a .tiktoken file: a token in base64 and its rank on each line."""
+    """Return the tokenizer of a .tiktoken file: a token in base64 and its rank on each line."""
     try:
         pairs = [line.split() for line in path.read_bytes().splitlines() if line]
         ranks = {base64.b64decode(token, validate=True): int(rank) for token, rank in pairs}
@@ -214,7 +214,7 @@ def tiktoken_tokenizer(path: Path, pattern: str | None = None) -> PublishedToken
 
 
 def _halves(token: bytes, ranks: Mapping[bytes, int]) -> list[bytes]:
-    """The two tokens that are merged last into a token: what its bytes become by merges of lower rank."""
+    """Return the two tokens that are merged last into a token: what its bytes become by merges of lower rank."""
     parts = [token[i : i + 1] for i in range(len(token))]
     while len(parts) > 2:
         found = [(ranks.get(a + b, ranks[token]), i) for i, (a, b) in enumerate(pairwise(parts))]

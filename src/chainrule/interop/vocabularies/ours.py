@@ -49,7 +49,7 @@ class Special(NamedTuple):
 
 
 def special_tokens(tokenizer: Tokenizer, context: Context) -> Special:
-    """The special tokens of a model of this context."""
+    """Return the special tokens of a model of this context."""
     if isinstance(tokenizer, PublishedTokenizer):
         end = tokenizer.eos if context == "line" else tokenizer.stop
         return Special(tokenizer.start, end, tokenizer.start if tokenizer.stop is None else tokenizer.stop)
@@ -73,17 +73,17 @@ def published_files(tokenizer: Tokenizer, context: Context, longest: int) -> tup
 
 
 def rows_of(tokenizer: Tokenizer) -> int:
-    """How many tokens a published table has: <s> of a published tokenizer is ours alone."""
+    """Return how many tokens a published table has: <s> of a published tokenizer is ours alone."""
     return tokenizer.size if isinstance(tokenizer, PublishedTokenizer) else tokenizer.vocab_size
 
 
 def never_written(tokenizer: Tokenizer) -> list[int]:
-    """The tokens that no text has, and that generation leaves out: <s> and <unk>."""
+    """Return the tokens that no text has, and that generation leaves out: <s> and <unk>."""
     return [i for i in (tokenizer.bos, tokenizer.unk) if i is not None and i < rows_of(tokenizer)]
 
 
 def token_name(tokenizer: Tokenizer, token: int) -> str:
-    """The name of a token in a published vocabulary."""
+    """Return the name of a token in a published vocabulary."""
     assert isinstance(tokenizer, PublishedTokenizer)
     name = tokenizer.reference.id_to_token(token)
     if name is None:

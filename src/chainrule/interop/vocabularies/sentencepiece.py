@@ -44,7 +44,7 @@ class Pieces:
 
 
 def sentencepiece_tokenizer(path: Path, size: int | None = None) -> PublishedTokenizer:
-    """The tokenizer of a .model file of SentencePiece, by BPE or Unigram."""
+    """Return the tokenizer of a .model file of SentencePiece, by BPE or Unigram."""
     try:
         found = _parsed(path.read_bytes())
     except MissingExtraError:
@@ -57,7 +57,7 @@ def sentencepiece_tokenizer(path: Path, size: int | None = None) -> PublishedTok
 
 
 def llama2c_tokenizer(path: Path, size: int) -> PublishedTokenizer:
-    """The tokenizer of a tokenizer.bin of llama2.c: for each of `size` tokens a score, a length and the bytes."""
+    """Return the tokenizer of llama2.c's tokenizer.bin: a score, a length and the bytes of `size` tokens."""
     raw, place, pieces = path.read_bytes(), 4, []
     try:
         for number in range(size):
@@ -75,7 +75,7 @@ def llama2c_tokenizer(path: Path, size: int) -> PublishedTokenizer:
 
 
 def _tokenizer(found: Pieces, path: Path, size: int | None) -> PublishedTokenizer:
-    """The same vocabulary for the `tokenizers` library."""
+    """Return the same vocabulary for the `tokenizers` library."""
     names = [piece.text for piece in found.pieces]
     has_bytes = any(piece.type == _BYTE for piece in found.pieces)
     unknown = next((i for i, piece in enumerate(found.pieces) if piece.type == _UNKNOWN), None)
@@ -99,7 +99,7 @@ def _tokenizer(found: Pieces, path: Path, size: int | None) -> PublishedTokenize
 
 
 def _merges(pieces: Sequence[Piece]) -> list[tuple[str, str]]:
-    """Every way to make a piece of two others, the piece with the highest score first: it is merged first."""
+    """Return every way to make a piece of two others, in the order of merging: the highest score first."""
     scores = {piece.text: piece.score for piece in pieces if piece.type == _NORMAL}
     order = {piece.text: i for i, piece in enumerate(pieces)}
     found = [

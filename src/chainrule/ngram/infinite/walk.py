@@ -65,7 +65,7 @@ class AnyLengthState(State):
         return AnyLengthState(np.concatenate(levels), np.concatenate([self.depth_B, other.depth_B]))
 
     def row(self, b: int) -> list[ContextRange]:
-        """The levels of one row."""
+        """Return the levels of one row."""
         return [(lo, hi, length) for lo, hi, length in self.levels_BK3[b, : self.depth_B[b]].tolist()]
 
 

@@ -144,7 +144,7 @@ _NO_TEXT = (
     *("guided_choice", "guided_grammar", "guided_json", "guided_regex", "structured_outputs"),
     *("grammar", "json_schema"),
 )
-"""Fields of requests for what is not offered."""
+"""The fields that ask for something other than text, or for text of a certain form."""
 
 
 class StreamOptions(BaseModel):
@@ -281,7 +281,7 @@ class EmbeddingRequest(Asked):
     input: Given
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: Annotated[int, Field(ge=1)] | None = None
-    """How many numbers a vector has, if given: no other number than the model's is offered."""
+    """The number of features of a vector, if given; only that of the model is offered."""
 
     @property
     def texts(self) -> list[Prompt]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from chainrule.serve.api.answers import find_model, in_bulk
 from chainrule.serve.api.pieces import as_json
 from chainrule.serve.api.schemas import ClassifyRequest, FillRequest, SuggestRequest, TagRequest, TranslateRequest
 from chainrule.serve.batching.requests import PAUSE
+from chainrule.serve.models import Served
 from chainrule.tagging.contract import Tagger
 from chainrule.tagging.tag import tag
 
@@ -54,21 +55,16 @@ async def translate(body: TranslateRequest, request: Request) -> Response:
     served = find_model(request, body.model)
     lm = served.expect(ConditionalModel.expect)
 
-    def run(items: list[Any]) -> Iterator[Any]:
-        for some in _groups(items):
-            beam = replace(BEAM, width=body.beams)
-            for text, found in zip(some, translate_texts(lm, some, beam), strict=True):
-                best = found[0]
-                result = {"text": best.text, "log_prob": best.log_prob, "finished": best.is_finished}
-                if body.alignments and text.strip():
-                    aligned = align(lm, text, best.text).of_words()
-                    weights = [[round(float(weight), 4) for weight in row] for row in aligned.weights_TS]
-                    result["alignment"] = {"source": aligned.source, "target": aligned.target, "weights": weights}
-                yield result
-            yield PAUSE
+    def translated(some: list[str]) -> Iterator[dict[str, Any]]:
+        for text, (best, *_) in zip(some, translate_texts(lm, some, replace(BEAM, width=body.beams)), strict=True):
+            result = {"text": best.text, "log_prob": best.log_prob, "finished": best.is_finished}
+            if body.alignments and text.strip():
+                aligned = align(lm, text, best.text).of_words()
+                weights = [[round(float(weight), 4) for weight in row] for row in aligned.weights_TS]
+                result["alignment"] = {"source": aligned.source, "target": aligned.target, "weights": weights}
+            yield result
 
-    key = _key(body.texts, "translate", body.beams, body.alignments)
-    found = await served.scheduler.bulk(key, body.texts, run)
+    found = await _in_groups(served, ("translate", body.beams, body.alignments), body.texts, translated)
     return await as_json({"object": "list", "model": served.name, "data": found})
 
 
@@ -78,18 +74,16 @@ async def tag_words(body: TagRequest, request: Request) -> Response:
     served = find_model(request, body.model)
     tagger = served.expect(Tagger.expect)
 
-    def run(items: list[Any]) -> Iterator[Any]:
-        for some in _groups(items):
-            for found in tag(tagger, some, split=body.split):
-                yield [
-                    {"word": word, "tag": name, "probability": round(math.exp(float(log_prob)), 6)}
-                    for word, name, log_prob in zip(found.words, found.tags, found.log_probs, strict=True)
-                ]
-            yield PAUSE
+    def tagged(some: list[str]) -> Iterator[dict[str, Any]]:
+        for found in tag(tagger, some, split=body.split):
+            words = [
+                {"word": word, "tag": name, "probability": round(math.exp(float(log_prob)), 6)}
+                for word, name, log_prob in zip(found.words, found.tags, found.log_probs, strict=True)
+            ]
+            yield {"words": words}
 
-    found = await served.scheduler.bulk(_key(body.texts, "tag", body.split), body.texts, run)
-    data = [{"words": words} for words in found]
-    return await as_json({"object": "list", "model": served.name, "tags": tagger.tags, "data": data})
+    found = await _in_groups(served, ("tag", body.split), body.texts, tagged)
+    return await as_json({"object": "list", "model": served.name, "tags": tagger.tags, "data": found})
 
 
 @router.post("/v1/classify")
@@ -98,16 +92,14 @@ async def classify_texts(body: ClassifyRequest, request: Request) -> Response:
     served = find_model(request, body.model)
     classifier = served.expect(Classifier.expect)
 
-    def run(items: list[Any]) -> Iterator[Any]:
-        for some in _groups(items):
-            for found in classifier.classify(some):
-                probabilities = {label: round(math.exp(value), 6) for label, value in found.log_probs.items()}
-                yield {"label": found.label, "probabilities": probabilities}
-            yield PAUSE
+    def labelled(some: list[str]) -> Iterator[dict[str, Any]]:
+        for found in classifier.classify(some):
+            probabilities = {label: round(math.exp(value), 6) for label, value in found.log_probs.items()}
+            yield {"label": found.label, "probabilities": probabilities}
 
     if any(not text.strip() for text in body.texts):
         raise ModelError("a text is empty: there is nothing to classify")
-    found = await served.scheduler.bulk(_key(body.texts, "classify"), body.texts, run)
+    found = await _in_groups(served, ("classify",), body.texts, labelled)
     return await as_json({"object": "list", "model": served.name, "labels": classifier.labels, "data": found})
 
 
@@ -123,13 +115,22 @@ async def fill_gaps(body: FillRequest, request: Request) -> Response:
     return await as_json({"object": "fill", "model": served.name, **found})
 
 
-def _key(texts: list[str], *what: Hashable) -> Hashable:
-    """Return the key of texts, under which requests are done together; many texts have one of their own.
+async def _in_groups(
+    served: Served, key: Hashable, texts: list[str], work: Callable[[list[str]], Iterable[Any]]
+) -> list[Any]:
+    """Return what `work` makes of each text, on the thread of the model; it gets some texts at a time.
 
-    They fill a group by themselves, and can then be given up by themselves.
+    Requests of one key are done together. Many texts fill a group by themselves: they have a key of their own, so
+    that they can be given up by themselves.
     """
     is_group = len(texts) >= _TEXTS_AT_ONCE or sum(map(len, texts)) >= _LETTERS_AT_ONCE
-    return what, object() if is_group else None
+
+    def run(items: list[Any]) -> Iterator[Any]:
+        for some in _groups(items):
+            yield from work(some)
+            yield PAUSE
+
+    return await served.scheduler.bulk((key, object() if is_group else None), texts, run)
 
 
 def _groups(texts: list[str]) -> Iterator[list[str]]:

@@ -1,4 +1,4 @@
-"""Texts under way: pieces that stream, stop sequences, and ln p of each token as clients expect it."""
+"""Texts that are being generated: pieces that stream, stop sequences, and ln p of each token for clients."""
 
 from __future__ import annotations
 

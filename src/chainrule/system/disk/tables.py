@@ -45,7 +45,7 @@ class Curves:
         return f"<Curves of {len(self):,} measurements: {', '.join(self.columns())}>"
 
     def _repr_html_(self) -> str:
-        """The losses, as the report draws them; as a table where its libraries are not installed."""
+        """Return the losses, as the report draws them; as a table where its libraries are not installed."""
         try:
             picture = import_object(_PICTURE)(self.records)
         except MissingExtraError as error:
@@ -53,7 +53,7 @@ class Curves:
         return to_html([self._table() if picture is None else scrolled(picture)])
 
     def _table(self) -> ResultTable:
-        """A row for some of the measurements, at equal distances; the last is one of them."""
+        """Return a row for some of the measurements, at equal distances; the last is one of them."""
         every = -(-len(self) // _MOST_ROWS) if len(self) else 1
         some = list(self.records)[::-1][::every][::-1]
         columns = Curves(some).columns()

@@ -3,7 +3,7 @@
 shannon.py    Shannon's game: guess the next letters or words of a line
 questions.py  twenty questions: the model finds the word that the player thinks of
 quiz.py       which of two texts is real, and which did a model generate?
-lines.py      how a game asks and tells, and the lines that it draws
+lines.py      the functions by which a game asks and reports, and the lines that it draws
 """
 
 from __future__ import annotations

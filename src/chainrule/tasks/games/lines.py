@@ -1,4 +1,4 @@
-"""What the games share: how a game asks and tells, and the lines that it draws."""
+"""What the games share: the functions by which a game asks and reports, and the lines that it draws."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ MOST_WORDS = 20
 
 
 def drawn_lines(lines: Sequence[str], seed: int) -> Iterator[str]:
-    """Yield the lines of enough words in random order, cut after `MOST_WORDS`."""
+    """Yield the lines of enough words in random order, cut after `MOST_WORDS`.
+
+    >>> list(drawn_lines(["too short", "the cat sat on the mat"], seed=0))
+    ['the cat sat on the mat']
+    """
     long = [" ".join(words[:MOST_WORDS]) for line in lines if len(words := line.split()) >= FEWEST_WORDS]
     if not long:
         raise CorpusError(f"a game needs lines of {FEWEST_WORDS} words or more, and the text has none")

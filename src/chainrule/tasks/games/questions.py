@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import count
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from chainrule.contract.lm import LanguageModel
 from chainrule.decode.suggest import suggest
 from chainrule.errors import ModelError
 from chainrule.evaluation.metrics import entropy, yes_no_questions
-from chainrule.system.display import Part
+from chainrule.system.display import Part, PlainResult
 from chainrule.tasks.games.lines import Ask, Tell
 
 Tree: TypeAlias = "str | tuple[Tree, Tree]"
-"""What is thought of, or a question: whether it is in the first tree; if not, it is in the second."""
+"""A word, or a question: is the word in the first tree? If not, it is in the second."""
 
 
 def question_tree(probabilities: Mapping[str, float]) -> Tree:
@@ -35,7 +35,7 @@ def question_tree(probabilities: Mapping[str, float]) -> Tree:
 
 
 def leaves(tree: Tree, depth: int = 0) -> Iterator[tuple[str, int]]:
-    """Yield what can be thought of, each with the number of questions that find it."""
+    """Yield the words of a tree, each with the number of questions that find it."""
     if isinstance(tree, str):
         yield tree, depth
     else:
@@ -44,7 +44,7 @@ def leaves(tree: Tree, depth: int = 0) -> Iterator[tuple[str, int]]:
 
 
 @dataclass(frozen=True)
-class Questions:
+class Questions(PlainResult):
     """The result of twenty questions: what was thought of, and how many questions it took."""
 
     word: str
@@ -54,10 +54,6 @@ class Questions:
     entropy: float
     """The entropy of the words, in bits: no way to ask needs fewer questions in the mean."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as plain values."""
-        return asdict(self)
-
     def parts(self) -> list[Part]:
         """Return the number of questions beside the expected one."""
         asked = f"{self.questions} question{'s' * (self.questions != 1)}"
@@ -65,7 +61,15 @@ class Questions:
 
 
 def twenty_questions(lm: LanguageModel, prompt: str, ask: Ask, tell: Tell, *, words: int = 8) -> Questions | None:
-    """Find the next word that the player thinks of, one of the model's most likely, by yes-no questions."""
+    """Find the next word that the player thinks of, one of the model's most likely, by yes-no questions.
+
+    >>> import chainrule as cr
+    >>> lm = cr.train("ngram", ["i love cats", "i love dogs"], order=3, smoothing="mle", tokenizer="word")
+    >>> said = []
+    >>> found = twenty_questions(lm, "i love", lambda question: "y", said.append)
+    >>> found.questions, found.entropy, said[-1]
+    (1, 1.0, 'it is cats')
+    """
     likely = suggest(lm, f"{prompt.rstrip()} ", words)
     total = sum(one.probability for one in likely)
     p = {one.word: one.probability / total for one in likely}

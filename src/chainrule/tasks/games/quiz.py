@@ -21,7 +21,7 @@ _TRIES = 8  # texts that a model writes for a round of a quiz, of which a long o
 
 @dataclass(frozen=True)
 class Quizzed:
-    """The result of a quiz: for each model, how often the real text was told from its own."""
+    """The result of a quiz: for each model, how often the player recognised the real text."""
 
     rounds: dict[str, int] = field(default_factory=dict)
     right: dict[str, int] = field(default_factory=dict)
@@ -61,8 +61,15 @@ def real_or_written(
 ) -> Quizzed | None:
     """Show two texts that begin alike, one of `lines` and one by a model, and ask which is real.
 
-    The model, and which text comes first, are drawn at random; what was right is said at the end. None if nothing
-    was answered.
+    The model, and which text comes first, are drawn at random; the right answers are shown at the end. None if the
+    player answered nothing.
+
+    >>> import chainrule as cr
+    >>> lines = ["the cat sat on the mat", "the dog sat on the cat"]
+    >>> lm = cr.train("ngram", lines * 3, order=2, tokenizer="word")
+    >>> found = real_or_written({"bigram": lm}, lines, lambda question: "a", lambda said: None)
+    >>> found.rounds
+    {'bigram': 2}
     """
     random = np.random.default_rng([seed % 2**64, 1])
     answers: list[tuple[str, str, str]] = []  # the model, the letter of the real text, the answer

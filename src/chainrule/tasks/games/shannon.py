@@ -103,6 +103,14 @@ def guessing_game(
     """Play Shannon's game: guess the next letters, or words, of lines drawn at random; None if nothing is guessed.
 
     The unit is the model's token. An empty answer gives up. The first words of each line are shown.
+
+    >>> import chainrule as cr
+    >>> line = "the cat sat on the mat"
+    >>> lm = cr.train("ngram", [line] * 3, order=2, tokenizer="word")
+    >>> answers = iter(["sat", "on", "the", "dog", "mat"])
+    >>> found = guessing_game(lm, [line], lambda question: next(answers, None), lambda said: None)
+    >>> found.guesses
+    [1, 1, 1, 2]
     """
     unit = _unit(lm)
     found = Guessing(unit, [], [], 0.0, lm.tokenizer.vocab_size - len(_special(lm)))

@@ -6,12 +6,13 @@ WER = Σ errors / Σ words of the references
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from chainrule.evaluation.intervals import middle_of
+from chainrule.system.display import PlainResult
 from chainrule.tasks.nbest.lists import NbestList
 
 _RESAMPLED_AT_ONCE = 1 << 22  # numbers
@@ -45,7 +46,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class WordErrorRates:
+class WordErrorRates(PlainResult):
     """The word error rates of lists before and after re-ranking, and of the best possible choice."""
 
     lists: int
@@ -89,10 +90,6 @@ class WordErrorRates:
         )
         reduction = estimate(1 - _ratio(sums_4R[1], sums_4R[0]), 1 - _ratio(whole_4[1], whole_4[0]))
         return cls(len(errors), int(whole_4[3]), before, after, oracle, reduction)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the rates as JSON."""
-        return asdict(self)
 
 
 def _resampled_sums(columns_DN: np.ndarray, resamples: int, seed: int) -> np.ndarray:

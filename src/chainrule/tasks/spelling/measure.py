@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from chainrule.errors import CorpusError
+from chainrule.system.display import PlainResult
 from chainrule.tasks.spelling.correct import Corrector
 
 
 @dataclass(frozen=True)
-class MisspellingsMeasured:
+class MisspellingsMeasured(PlainResult):
     """How many misspelled texts, single words or lines, are corrected."""
 
     texts: int
@@ -41,13 +41,9 @@ class MisspellingsMeasured:
         """The shares that a table shows."""
         return self.accuracy, self.kept, self.precision, self.recall
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the figures as JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class CleanMeasured:
+class CleanMeasured(PlainResult):
     """How many words of a text without errors are changed."""
 
     words: int
@@ -59,10 +55,6 @@ class CleanMeasured:
     unknown: float
     """The share of words that the vocabulary lacks."""
     words_per_second: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the figures as JSON."""
-        return asdict(self)
 
 
 def measure_misspellings(corrector: Corrector, pairs: Sequence[tuple[str, str]]) -> MisspellingsMeasured:

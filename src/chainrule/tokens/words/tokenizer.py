@@ -98,7 +98,7 @@ class WordTokenizer(Tokenizer):
         return self.special(token_id) or self.spellings[token_id - 3].decode()
 
     def stable_ids(self, prompt: str) -> tuple[list[int], bytes]:
-        """Return all ids but that of a last word that a longer word may begin with; all after white space."""
+        """Return the ids without that of the last word, which may go on; after white space, all ids."""
         ids: list[int] = self.encode(prompt).tolist()
         words = split_words(utf8(prompt.rpartition("\n")[2]), self.splitting)
         return (ids[:-1], words[-1]) if words and utf8(prompt).endswith(words[-1]) else (ids, b"")

@@ -1,6 +1,6 @@
 """Engines: each builds, loads and trains networks in one framework.
 
-base.py          what kinds and the loop ask of an engine
+base.py          the interface of an engine, which kinds and the loop use
 torch_engine.py  networks of torch, on a CPU or a GPU
 torch_batches.py batches as torch tensors, gathered on the device or copied to it
 torch_step.py    the gradients of one step, micro-batch by micro-batch

@@ -128,7 +128,7 @@ class Engine(ABC):
 
     @abstractmethod
     def gatherer(self, ids: np.ndarray, objective: Objective) -> Gatherer:
-        """Return what makes batches of a text for this engine."""
+        """Return the gatherer, which makes batches of a text for this engine."""
 
     @abstractmethod
     def choose_mode(self, feed: Feed, timer: Timer) -> Mode:
