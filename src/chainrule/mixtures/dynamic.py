@@ -132,10 +132,12 @@ class _Learner:
 
     def __init__(self, lm: NeuralModel, dynamic: Dynamic, path: tuple[int, ...]) -> None:
         """`path` leads from the state of the whole model to that of this network, through mixtures."""
+        import torch
+
         self.lm, self.dynamic, self.path = lm, dynamic, path
         self.weights = [weight.requires_grad_() for weight in lm.network.parameters()]
         self.trained = [weight.detach().clone() for weight in self.weights]
-        self.squares: list[Any] = [0.0] * len(self.weights)
+        self.squares = [torch.zeros_like(weight) for weight in self.trained]
         self.steps = 0
 
     def learn(self, state: State, ids_BT: np.ndarray) -> None:
@@ -173,17 +175,24 @@ class _Learner:
         return network.head.nats(torch.cat(features, dim=1), ids_BT)
 
     def _step(self, gradients: tuple[Tensor, ...]) -> None:
-        rate, decay = self.dynamic.rate, self.dynamic.decay
+        import torch
+
+        # all weights in one call each: a GPU would wait for the host to launch thousands of small kernels
+        rate, decay, grads = self.dynamic.rate, self.dynamic.decay, list(gradients)
+        back = torch._foreach_sub(self.trained, self.weights)
         if self.dynamic.method == "sgd":
-            for weight, gradient, trained in zip(self.weights, gradients, self.trained, strict=True):
-                # θ ← θ - η g + λ (θ_0 - θ)
-                weight += decay * (trained - weight) - rate * gradient
+            # θ ← θ - η g + λ (θ_0 - θ)
+            torch._foreach_add_(self.weights, back, alpha=decay)
+            torch._foreach_add_(self.weights, grads, alpha=-rate)
             return
         self.steps += 1
-        self.squares = [old + gradient**2 for old, gradient in zip(self.squares, gradients, strict=True)]
-        sizes = [(squares / self.steps).sqrt() for squares in self.squares]
-        mean = sum(size.sum() for size in sizes) / sum(size.numel() for size in sizes)
-        for weight, gradient, trained, size in zip(self.weights, gradients, self.trained, sizes, strict=True):
-            # θ ← θ - η g / (r + ε r̄) + λ (θ_0 - θ) r / r̄
-            step = gradient / (size + self.dynamic.epsilon * mean + 1e-30)
-            weight += (decay * size / (mean + 1e-30)).clamp(max=1.0) * (trained - weight) - rate * step
+        torch._foreach_addcmul_(self.squares, grads, grads)
+        sizes = torch._foreach_div(self.squares, self.steps)
+        torch._foreach_sqrt_(sizes)
+        mean = torch.stack([size.sum() for size in sizes]).sum() / sum(size.numel() for size in sizes)
+        below = torch._foreach_add(sizes, self.dynamic.epsilon * mean + 1e-30)
+        # θ ← θ - η g / (r + ε r̄) + λ (θ_0 - θ) r / r̄
+        torch._foreach_mul_(sizes, decay / (mean + 1e-30))
+        torch._foreach_clamp_max_(sizes, 1.0)
+        torch._foreach_addcmul_(self.weights, sizes, back)
+        torch._foreach_addcdiv_(self.weights, grads, below, value=-rate)

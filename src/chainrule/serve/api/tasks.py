@@ -116,21 +116,25 @@ async def fill_gaps(body: FillRequest, request: Request) -> Response:
 
 
 async def _in_groups(
-    served: Served, key: Hashable, texts: list[str], work: Callable[[list[str]], Iterable[Any]]
+    served: Served, key: tuple[Hashable, ...], texts: list[str], work: Callable[[list[str]], Iterable[Any]]
 ) -> list[Any]:
-    """Return what `work` makes of each text, on the thread of the model; it gets some texts at a time.
-
-    Requests of one key are done together. Many texts fill a group by themselves: they have a key of their own, so
-    that they can be given up by themselves.
-    """
-    is_group = len(texts) >= _TEXTS_AT_ONCE or sum(map(len, texts)) >= _LETTERS_AT_ONCE
+    """Return what `work` makes of each text, on the thread of the model; it gets some texts at a time."""
 
     def run(items: list[Any]) -> Iterator[Any]:
         for some in _groups(items):
             yield from work(some)
             yield PAUSE
 
-    return await served.scheduler.bulk((key, object() if is_group else None), texts, run)
+    return await served.scheduler.bulk(_key(texts, *key), texts, run)
+
+
+def _key(texts: list[str], *what: Hashable) -> Hashable:
+    """Return the key of texts, under which requests are done together; many texts have one of their own.
+
+    They fill a group by themselves, and can then be given up by themselves.
+    """
+    is_group = len(texts) >= _TEXTS_AT_ONCE or sum(map(len, texts)) >= _LETTERS_AT_ONCE
+    return what, object() if is_group else None
 
 
 def _groups(texts: list[str]) -> Iterator[list[str]]:
