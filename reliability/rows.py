@@ -220,7 +220,8 @@ _ROWS = [
     Row(
         "mutants",
         "One operator, comparison, number or condition of the contract, folder, disk, loop, checkpoint, "
-        "decode and serve packages is changed, and tests of that package that `make test` has are run.",
+        "decode and serve packages is changed, and the tests of that package that `make test` has and that "
+        "reach the line are run, for a minute at most.",
         "at least 90 % are caught; those that live are listed.",
         mutants.run,
         count=200,
