@@ -149,6 +149,7 @@ _ROWS = [
         count=5000,
         small=12,
         controls=[Control("scores are one token late", ["ngram"], 60)],
+        has_parts=True,
     ),
     Row(
         "references",
@@ -207,6 +208,7 @@ _ROWS = [
         count=len(surroundings.COMMANDS) * len(surroundings.SURROUNDINGS),
         small=4,
         controls=[Control("output must be encodable", ["ASCII output"], 9)],
+        has_parts=True,
     ),
     Row(
         "reproducibility",
@@ -228,6 +230,7 @@ _ROWS = [
         small=1,
         controls=[Control("no test can fail")],
         tolerated=0.1,
+        has_parts=True,
     ),
 ]
 ROWS = {row.name: row for row in _ROWS}
