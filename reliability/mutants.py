@@ -26,6 +26,7 @@ from functools import cache
 from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
+from resource import RLIM_INFINITY, RLIMIT_CPU, prlimit
 
 from .frame import Trial
 from .reached import FILE, PLACE
@@ -50,6 +51,8 @@ TESTS = {
 SMALL = {"decode/top.py": "decode/test_top.py"}
 ENOUGH = 60.0
 """Seconds of tests for one mutant."""
+_NO_TESTS = 5
+"""The exit code of pytest where there are no tests: a file without examples."""
 
 _COMPARISONS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -177,7 +180,7 @@ class Reach:
                 part = file.with_suffix(".part")
                 told = {PLACE: str(folder / "chainrule" / place), FILE: str(part)}
                 words = ["-p", "reliability.reached", *(f"tests/{one}" for one in tests.split())]
-                _, said = _pytest(words, folder, float("inf"), told)
+                _, said = _pytest(words, folder, told)
                 if not part.exists():
                     raise RuntimeError(said[-2000:])
                 part.write_text(part.read_text().replace(f"{folder}{os.sep}chainrule{os.sep}", ""))
@@ -230,44 +233,60 @@ def run(trial: Trial) -> None:
 
 def caught(mutant: Mutant, reach: Reach, folder: Path, ends: float = float("inf")) -> bool:
     """Whether a test fails with a fault in a copy of the source in `folder`, and not without it."""
-    chosen, file = reach.tests(mutant), folder / "chainrule" / mutant.file
-    content, seconds = file.read_bytes(), ENOUGH + 10 * sum(reach.seconds[test] for test in chosen)
+    file = folder / "chainrule" / mutant.file
+    chosen, content = [str(file), *reach.tests(mutant)], file.read_bytes()
     while True:
+        seconds = 2 * ENOUGH + 10 * sum(reach.seconds.get(test, 0.0) for test in chosen)
         file.write_text(mutated(mutant.file, mutant.place), encoding="utf-8")
         try:
-            failed = _failed([str(file), *chosen], folder, min(seconds, ends - time.monotonic()))
+            code, said = _run_tests(chosen, folder, seconds, ends)
         finally:
             file.write_bytes(content)
-        if failed not in chosen:
-            return failed is not None
-        if _failed([failed], folder, seconds) is None:
+        failed = re.search(r"^FAILED (.+?)(?: - |$)", said, re.MULTILINE)
+        if code < 0 or code in (0, _NO_TESTS):  # a loop without end, or nothing failed
+            return code < 0
+        again = [failed[1]] if failed and failed[1] in chosen else chosen
+        code, said = _run_tests(again, folder, seconds, ends)
+        if code in (0, _NO_TESTS):
             return True
-        chosen.remove(failed)
+        if again == chosen:
+            raise RuntimeError(f"tests fail without a fault: {said[-2000:]}")
+        chosen.remove(again[0])
 
 
-def _failed(tests: Sequence[str], folder: Path, seconds: float) -> str | None:
-    """The first of these tests that fails; some word if there is none by name, and None if all pass."""
+def _run_tests(tests: Sequence[str], folder: Path, seconds: float, ends: float) -> tuple[int, str]:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("\n".join(tests))
         file.flush()
-        code, said = _pytest(["-m", "", "-x", f"@{file.name}"], folder, seconds, {})
-    failed = re.search(r"^FAILED (.+?)(?: - |$)", said, re.MULTILINE)
-    return None if code == 0 else failed[1] if failed else f"exit code {code}"
+        return _pytest(["-m", "", "-x", f"@{file.name}"], folder, {}, seconds, ends)
 
 
-def _pytest(words: Sequence[str], folder: Path, seconds: float, environment: dict[str, str]) -> tuple[int, str]:
-    """Run tests of the source in `folder`; return their exit code and what they said, 1 and nothing if late."""
+def _pytest(
+    words: Sequence[str],
+    folder: Path,
+    environment: dict[str, str],
+    seconds: float = float("inf"),
+    ends: float = float("inf"),
+) -> tuple[int, str]:
+    """Run tests of the source in `folder`; return their exit code and what they said.
+
+    The code is negative if they were killed: after so many seconds of the processor, ten times as long by the
+    clock, or when the time is up.
+    """
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
-    paths = {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    here = Path(__file__).parents[1]  # of the plug-in
+    paths = {"PYTHONPATH": f"{folder}{os.pathsep}{here}", "PYTHONDONTWRITEBYTECODE": "1"}
+    most = RLIM_INFINITY if seconds == float("inf") else int(seconds)
     with tempfile.TemporaryFile("w+") as said:
         with subprocess.Popen(
             command, cwd=ROOT, env={**os.environ, **paths, **environment}, stdout=said, stderr=said,
             start_new_session=True,
         ) as process:  # fmt: skip
+            prlimit(process.pid, RLIMIT_CPU, (most, most))
             try:
-                code = process.wait(max(0.0, min(seconds, 1e6)))
+                code = process.wait(max(0.0, min(10 * seconds, ends - time.monotonic(), 1e6)))
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)  # a loop without end, and the processes that it started
-                code = 1
+                os.killpg(process.pid, signal.SIGKILL)  # and the processes that it started
+                code = -signal.SIGKILL
         said.seek(0)
         return code, said.read()

@@ -197,3 +197,52 @@ def test_a_mutant_differs_from_its_source_in_one_place() -> None:
         changed = mutants.mutated(one.file, one.place).splitlines()
         assert len(changed) == len(plain)
         assert sum(a != b for a, b in zip(changed, plain, strict=True)) == 1
+
+
+@pytest.mark.parametrize(
+    ("test", "found"),
+    [
+        ("assert LIMIT", False),
+        ("assert LIMIT == 1", True),
+        ("while LIMIT > 1: pass", True),
+        ("assert False", False),
+    ],
+    ids=["passes", "fails", "never ends", "fails without it too"],
+)
+def test_a_mutant_is_caught_by_a_test_that_passes_without_it(
+    test: str, found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "chainrule"
+    source.mkdir()
+    (source / "__init__.py").touch()
+    (source / "limits.py").write_text("LIMIT = 1\n")
+    (tmp_path / "test_it.py").write_text(f"from chainrule.limits import LIMIT\ndef test_it():\n    {test}\n")
+    monkeypatch.setattr(mutants, "SOURCE", source)
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    monkeypatch.setattr(mutants, "ENOUGH", 4.0)
+    (mutant,) = mutants.mutants("limits.py")
+    reach = mutants.Reach({"test_it.py::test_it": 0.1}, {})
+    assert mutants.caught(mutant, reach, tmp_path) == found
+    assert (source / "limits.py").read_text() == "LIMIT = 1\n"
+
+
+def test_the_tests_that_reach_a_line_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "chainrule"
+    source.mkdir()
+    (source / "__init__.py").touch()
+    (source / "parts.py").write_text("def a():\n    return 1\n\ndef b():\n    return 2\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_it.py").write_text(
+        """import subprocess, sys
+from chainrule import parts
+def test_a(): assert parts.a() == 1
+def test_b(): assert parts.b() == 2
+def test_c(): subprocess.run([sys.executable, "-c", ""], check=True)
+"""
+    )
+    monkeypatch.setattr(mutants, "SOURCE", source)
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    reach = mutants.Reach.of("parts.py", "test_it.py", tmp_path, tmp_path / "kept")
+    first, second = mutants.mutants("parts.py")
+    assert {name.partition("::")[2] for name in reach.tests(first)} == {"test_a", "test_c"}
+    assert {name.partition("::")[2] for name in reach.tests(second)} == {"test_b", "test_c"}
