@@ -174,7 +174,7 @@ _ROWS = [
         "sending byte by byte or not reading; 300 clients that leave at once; wrong keys that share letters with "
         "the right one; the largest requests of each route.",
         "the stated code, and slow clients are given up after the stated time. Beside all of it another client "
-        "sends small requests to another model: its p99 stays under 0.5 s or twice that of the quiet server; and "
+        "sends small requests to another model: its p99 stays under 0.25 s or twice that of the quiet server; and "
         "a stream stands still for 0.5 s at most, or twice the longest time on the quiet server. What is late is "
         "tried twice more, and lost if it is late each time. After a storm nothing is left to do within 5 s. "
         "The check of a wrong key takes the same time, within a tenth, whatever it shares with the right one.",
