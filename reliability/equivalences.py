@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -93,20 +94,18 @@ WAYS: dict[str, Callable[[Any, Random], str | None]] = {
 def run(trial: Trial) -> None:
     """Check laws and other ways on models of each kind in turn; a try is one law on one model."""
     kinds, ways = trial.chosen(list(SETTINGS)), [*LAWS, *WAYS]
-    number = 0
-    while number < trial.count and not trial.is_over:
-        for kind in kinds:
-            lm = generated(trial.random, kind)
-            chosen = trial.random.sample(ways, 4) if trial.small else ways
-            for name in chosen:
-                if number >= trial.count or trial.is_over:
-                    return
-                if name in LAWS and name not in laws_for(lm):
-                    continue
-                problem = _checked(name, lm, trial.random)
-                if problem != NOT_OFFERED:
-                    number += 1
-                    trial.note(f"{name.replace('_', ' ')}", problem and f"{kind}: {problem}")
+    share = len(range(trial.part, trial.count, trial.parts))
+    for number in count(trial.part, trial.parts):
+        kind, random = kinds[number % len(kinds)], Random(f"{trial.seed} {number}")
+        lm = generated(random, kind)
+        for name in random.sample(ways, 4) if trial.small else ways:
+            if trial.is_over or sum(trial.tries.values()) >= share:
+                return
+            if name in LAWS and name not in laws_for(lm):
+                continue
+            problem = _checked(name, lm, random)
+            if problem != NOT_OFFERED:
+                trial.note(name.replace("_", " "), problem and f"model {number}, {kind}: {problem}")
 
 
 def _checked(name: str, lm: Any, random: Random) -> str | None:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 import chainrule as cr
-from chainrule.errors import ChainruleError
+from chainrule.errors import ChainruleError, MissingExtraError
 from chainrule.folder import integrity
 from chainrule.system.disk.checksums import CHECKSUM, signed, unsigned
 from chainrule.tokens.registry import load_tokenizer, train_tokenizer, write_tokenizer
@@ -392,10 +392,14 @@ def run(trial: Trial) -> None:
         for kind in kinds:
             made(kind).save(made_in / kind)
             answers[kind] = answer(cr.load(made_in / kind))
-        for one in formats:
+        for one in [*formats]:
             (made_in / one.replace("/", " or ")).mkdir(parents=True)
-            FORMATS[one].make(made_in / one.replace("/", " or "))
-            FORMATS[one].read(made_in / one.replace("/", " or "))  # which also imports what each try needs
+            try:
+                FORMATS[one].make(made_in / one.replace("/", " or "))
+                FORMATS[one].read(made_in / one.replace("/", " or "))  # which also imports what each try needs
+            except MissingExtraError as error:
+                trial.left_out[one] = str(error)
+                formats.remove(one)
         for one in formats:
             _replay(trial, one, made_in)
         run_limited(trial, partial(_prepare, trial.seed, made_in, formats, answers))

@@ -29,9 +29,11 @@ class Trial:
         small: bool = False,
         control: str = "",
         only: Sequence[str] = (),
+        part: tuple[int, int] = (0, 1),
     ) -> None:
         self.count, self.seed, self.small = count, seed, small
         self.control, self.only = control, only
+        self.part, self.parts = part
         self.random = random.Random(seed)
         self.tries = Counter[str]()
         """How often each sort of thing was tried."""
@@ -47,8 +49,8 @@ class Trial:
         return time.monotonic() > self.ends
 
     def __iter__(self) -> Iterator[int]:
-        """Yield numbers of tries, until there were `count` of them or the time is up."""
-        for number in range(self.count):
+        """Yield the numbers of the tries, or of one part of them, until the time is up."""
+        for number in range(self.part, self.count, self.parts):
             if self.is_over:
                 return
             yield number
@@ -101,6 +103,8 @@ class Row:
     """The share of the tries that may be lost."""
     size: str = ""
     """What a full run tries, where `count` is not the number of tries."""
+    has_parts: bool = False
+    """Whether processes can share its tries: what a try does depends on the seed and its number alone."""
 
 
 @dataclass
@@ -137,14 +141,21 @@ class Result:
         return f"{self.row}: seed {self.seed}, {survived}, {found}, {self.seconds:.0f} s{without}"
 
 
-def run_row(row: Row, *, small: bool = False, seconds: float = float("inf"), seed: int | None = None) -> Result:
-    """Try what a row tries, then the same with each of its controls."""
+def run_row(
+    row: Row,
+    *,
+    small: bool = False,
+    seconds: float = float("inf"),
+    seed: int | None = None,
+    part: tuple[int, int] = (0, 1),
+) -> Result:
+    """Try what a row tries, or one part of it, then (with the first part) the same with each of its controls."""
     number = row.seed if seed is None else seed
-    trial = Trial(row.small if small else row.count, number, seconds=seconds, small=small)
+    trial = Trial(row.small if small else row.count, number, seconds=seconds, small=small, part=part)
     began = time.perf_counter()
     row.run(trial)
     took = time.perf_counter() - began
-    controls = {control.name: run_control(row, control) for control in row.controls}
+    controls = {control.name: run_control(row, control) for control in row.controls if part[0] == 0}
     return Result(
         row.name,
         number,
@@ -156,6 +167,29 @@ def run_row(row: Row, *, small: bool = False, seconds: float = float("inf"), see
         trial.left_out,
         controls,
         row.tolerated,
+    )
+
+
+def added(results: Sequence[Result]) -> Result:
+    """The parts of a row as one result."""
+    first = results[0]
+    sorts, problems, controls = Counter[str](), Counter[str](), Counter[str]()
+    for one in results:
+        sorts.update(one.sorts)
+        problems.update(one.problems)
+        controls.update(one.controls)
+    left_out = {sort: why for one in results for sort, why in one.left_out.items() if sort not in sorts}
+    return Result(
+        first.row,
+        first.seed,
+        sum(one.tries for one in results),
+        sum(one.lost for one in results),
+        max(one.seconds for one in results),
+        dict(sorts),
+        dict(problems),
+        left_out,
+        dict(controls),
+        first.tolerated,
     )
 
 

@@ -1,30 +1,40 @@
 """Faults planted in the source, one at a time, by a small tool: the tests of that package must catch them.
 
 A mutant has one operator, comparison, number or condition changed. Its tests are those of the fast run (`make
-test`) that the table below names for its package, and the examples in the docstrings of its file. What was found is
-kept in build/reliability, so a long run can be stopped and goes on where it was.
+test`) that the table below names for its package and that reach the changed line, and the examples in the
+docstrings of its file; a test that fails without the fault too does not count. What was found is kept in
+build/reliability, so a long run can be stopped and goes on where it was.
 """
 
 from __future__ import annotations
 
 import ast
+import fcntl
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from itertools import accumulate
 from pathlib import Path
+from resource import RLIM_INFINITY, RLIMIT_CPU, prlimit
 
 from .frame import Trial
+from .reached import FILE, PLACE
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "chainrule"
-KEPT = ROOT / "build" / "reliability" / "mutants.json"
+KEPT = ROOT / "build" / "reliability"
+KNOWN = KEPT / "mutants.jsonl"
 TESTS = {
     "contract": "test_lm.py test_kinds.py classification/test_classifiers.py contract/test_laws.py "
     "contract/test_broken.py",
@@ -39,7 +49,10 @@ TESTS = {
 }
 """The tests of each package, in tests/; one that lasts long stands behind those that are short."""
 SMALL = {"decode/top.py": "decode/test_top.py"}
-SECONDS = 600
+ENOUGH = 60.0
+"""Seconds of tests for one mutant."""
+_NO_TESTS = 5
+"""The exit code of pytest where there are no tests: a file without examples."""
 
 _COMPARISONS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -149,55 +162,131 @@ def mutated(file: str, place: int) -> str:
     return ast.unparse(ast.fix_missing_locations(changed))
 
 
+@dataclass(frozen=True)
+class Reach:
+    """Which tests of a package reach which of its lines, in a copy of the source in `folder`."""
+
+    seconds: dict[str, float]
+    lines: dict[str, list[str]]
+
+    @classmethod
+    def of(cls, place: str, tests: str, folder: Path, kept: Path) -> Reach:
+        """Run the tests of a package without a fault, and watch the lines; or read what was `kept` of that."""
+        kept.mkdir(parents=True, exist_ok=True)
+        file = kept / f"reached-{place.replace('/', '-').replace('.', '-')}-{_digest(place, tests)}.json"
+        with file.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another part may be at it
+            if not file.exists():
+                part = file.with_suffix(".part")
+                told = {PLACE: str(folder / "chainrule" / place), FILE: str(part)}
+                words = ["-p", "reliability.reached", *(f"tests/{one}" for one in tests.split())]
+                _, said = _pytest(words, folder, told)
+                if not part.exists():
+                    raise RuntimeError(said[-2000:])
+                part.write_text(part.read_text().replace(f"{folder}{os.sep}chainrule{os.sep}", ""))
+                part.replace(file)
+        return cls(**json.loads(file.read_text()))
+
+    def tests(self, mutant: Mutant) -> list[str]:
+        """The tests that reach the line of a mutant, those that last least first, for about a minute.
+
+        Where the line belongs to no test, which is so of what is run on import or compiled, any test may tell.
+        """
+        found = {test for test in self.lines.get(f"{mutant.file}:{mutant.line}", ()) if test}
+        found = found | {*self.lines.get("a process", ())} if found else {*self.seconds}
+        ordered = sorted(found & {*self.seconds}, key=self.seconds.__getitem__)
+        ends = accumulate(self.seconds[test] for test in ordered)
+        return [test for test, end in zip(ordered, ends, strict=True) if end < ENOUGH] or ordered[:1]
+
+
+def _digest(place: str, tests: str) -> str:
+    """What a package and its tests are, in a few letters."""
+    roots = [SOURCE / place, *(ROOT / "tests" / one for one in tests.split())]
+    files = (file for root in roots for file in ([root] if root.suffix else sorted(root.rglob("*.py"))))
+    return sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+
+
 def run(trial: Trial) -> None:
     """Plant faults that the seed chooses, as many in each package."""
     tests = SMALL if trial.small else TESTS
     generator = random.Random(trial.seed)
     chosen = {place: generator.sample(found := [*mutants(place)], len(found)) for place in tests}
-    kept: dict[str, bool] = json.loads(KEPT.read_text()) if KEPT.exists() and not trial.small else {}
     with tempfile.TemporaryDirectory(prefix="trial-") as name:
-        shutil.copytree(SOURCE, Path(name) / "chainrule")  # with compiled kernels, and the times of files
+        folder = Path(name)
+        shutil.copytree(SOURCE, folder / "chainrule")  # with compiled kernels, and the times of files
+        reach = cache(lambda place: Reach.of(place, tests[place], folder, folder if trial.small else KEPT))
+        known = {} if trial.small or not KNOWN.exists() else dict(map(json.loads, KNOWN.read_text().splitlines()))
         for number in trial:
             place = [*tests][number % len(tests)]
             mutant = chosen[place][number // len(tests) % len(chosen[place])]
-            if str(mutant) not in kept or trial.control:
-                kept[str(mutant)] = caught(mutant, tests[place], Path(name))
+            key = f"{_digest(place, tests[place])} {mutant}"
+            if key not in known:
+                found = caught(mutant, reach(place), folder, trial.ends)
+                if trial.is_over:
+                    return
+                known[key] = found
                 if not trial.small:
-                    KEPT.parent.mkdir(parents=True, exist_ok=True)
-                    KEPT.write_text(json.dumps(kept, indent=1))
-            trial.note(place, None if kept[str(mutant)] else f"lives: {mutant}")
+                    with KNOWN.open("a") as file:  # to which other parts add lines
+                        file.write(json.dumps([key, found]) + "\n")
+            trial.note(place, None if known[key] else f"lives: {mutant}")
 
 
-def caught(mutant: Mutant, tests: str, folder: Path) -> bool:
-    """Whether a test fails with a fault in a copy of the source in `folder`."""
+def caught(mutant: Mutant, reach: Reach, folder: Path, ends: float = float("inf")) -> bool:
+    """Whether a test fails with a fault in a copy of the source in `folder`, and not without it."""
     file = folder / "chainrule" / mutant.file
-    content = file.read_text(encoding="utf-8")
-    file.write_text(mutated(mutant.file, mutant.place), encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "-p",
-        "no:cacheprovider",
-        str(file),
-        *(f"tests/{one}" for one in tests.split()),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
+    chosen, content = [str(file), *reach.tests(mutant)], file.read_bytes()
+    while True:
+        seconds = 2 * ENOUGH + 10 * sum(reach.seconds.get(test, 0.0) for test in chosen)
+        file.write_text(mutated(mutant.file, mutant.place), encoding="utf-8")
+        try:
+            code, said = _run_tests(chosen, folder, seconds, ends)
+        finally:
+            file.write_bytes(content)
+        failed = re.search(r"^FAILED (.+?)(?: - |$)", said, re.MULTILINE)
+        if code < 0 or code in (0, _NO_TESTS):  # a loop without end, or nothing failed
+            return code < 0
+        again = [failed[1]] if failed and failed[1] in chosen else chosen
+        code, said = _run_tests(again, folder, seconds, ends)
+        if code in (0, _NO_TESTS):
+            return True
+        if again == chosen:
+            raise RuntimeError(f"tests fail without a fault: {said[-2000:]}")
+        chosen.remove(again[0])
+
+
+def _run_tests(tests: Sequence[str], folder: Path, seconds: float, ends: float) -> tuple[int, str]:
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("\n".join(tests))
+        file.flush()
+        return _pytest(["-m", "", "-x", f"@{file.name}"], folder, {}, seconds, ends)
+
+
+def _pytest(
+    words: Sequence[str],
+    folder: Path,
+    environment: dict[str, str],
+    seconds: float = float("inf"),
+    ends: float = float("inf"),
+) -> tuple[int, str]:
+    """Run tests of the source in `folder`; return their exit code and what they said.
+
+    The code is negative if they were killed: after so many seconds of the processor, ten times as long by the
+    clock, or when the time is up.
+    """
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+    here = Path(__file__).parents[1]  # of the plug-in
+    paths = {"PYTHONPATH": f"{folder}{os.pathsep}{here}", "PYTHONDONTWRITEBYTECODE": "1"}
+    most = RLIM_INFINITY if seconds == float("inf") else int(seconds)
+    with tempfile.TemporaryFile("w+") as said:
         with subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            command, cwd=ROOT, env={**os.environ, **paths, **environment}, stdout=said, stderr=said,
             start_new_session=True,
-        ) as process:
+        ) as process:  # fmt: skip
+            prlimit(process.pid, RLIMIT_CPU, (most, most))
             try:
-                return process.wait(SECONDS) != 0
+                code = process.wait(max(0.0, min(10 * seconds, ends - time.monotonic(), 1e6)))
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)  # a loop without end, and the processes that it started
-                return True
-    finally:
-        file.write_text(content, encoding="utf-8")
+                os.killpg(process.pid, signal.SIGKILL)  # and the processes that it started
+                code = -signal.SIGKILL
+        said.seek(0)
+        return code, said.read()

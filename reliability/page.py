@@ -29,10 +29,11 @@ tries than a full one; both numbers are here.
 """
 
 
-def keep(result: Result) -> None:
-    """Keep a result in the place of the last one of its row, and write the page."""
+def keep(*found: Result) -> None:
+    """Keep results in the place of the last ones of their rows, and write the page."""
     results = read()
-    results[result.row] = {**asdict(result), "date": datetime.now(UTC).date().isoformat()}
+    for result in found:
+        results[result.row] = {**asdict(result), "date": datetime.now(UTC).date().isoformat()}
     RESULTS.write_text(json.dumps({name: results[name] for name in ROWS if name in results}, indent=1) + "\n")
     write_page(results)
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import chainrule as cr
+from chainrule.comparison import measured_training
 from chainrule.comparison.advice import advise, second_half, times_to_gain
 from chainrule.comparison.measured_training import LEAST_STEPS, check_steps
 from chainrule.comparison.results import COSTS, FORMAT, RESULTS, Comparison, Result, read_comparison
@@ -212,3 +213,8 @@ def test_a_model_that_was_trained_on_the_test_text_is_not_the_best(tmp_path: Pat
     assert "seen: not drawn, since the figures do not compare." in report.html
     assert isinstance(report.record, ComparisonDetails) and report.record.kinds is not None
     assert "trigram" in report.record.kinds.means and "seen" not in report.record.kinds.means
+
+
+def test_a_kind_for_the_cpu_alone_is_loaded_there_in_a_comparison_on_a_gpu(tmp_path: Path) -> None:
+    cr.train("anygram", "i love cats\n" * 9, tokenizer="word").save(tmp_path / "m")
+    assert 0 < measured_training._loading_seconds(tmp_path / "m", "cuda") < 60

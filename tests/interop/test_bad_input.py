@@ -86,11 +86,14 @@ def in_whole_numbers(folder: Path) -> None:
         save_file({name: weight.to(torch.int8) for name, weight in load_file(path).items()}, path)
 
 
-def with_one_nan(folder: Path) -> None:
-    path = folder / "model-00001-of-00003.safetensors"
-    weights = load_file(path)
-    next(iter(weights.values())).view(-1)[3] = float("nan")
-    save_file(weights, path)
+def with_one(value: float) -> Change:
+    def change(folder: Path) -> None:
+        path = folder / "model-00001-of-00003.safetensors"
+        weights = load_file(path)
+        next(iter(weights.values())).view(-1)[3] = value
+        save_file(weights, path)
+
+    return change
 
 
 def with_code(folder: Path) -> None:
@@ -125,7 +128,11 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "more layers": (says(num_hidden_layers=3), "should have 'model.layers.2.input_layernorm.weight'"),
     "fewer layers": (says(num_hidden_layers=1), "the configuration has no place for 'model.layers.1."),
     "a size in words": (says(hidden_size="wide"), "hidden_size should be a whole number, not 'wide'"),
-    "a number that is none": (with_one_nan, "should be finite numbers, but has NaN or infinity"),
+    "a number that is none": (
+        with_one(float("nan")),
+        "should be finite numbers below 1e19, but has NaN or infinity",
+    ),
+    "a number that overflows": (with_one(1e30), "should be finite numbers below 1e19, but has 1e+30"),
     "quantised weights": (in_whole_numbers, "should be F32 or F16 or BF16 or F64, not I8: quantised weights"),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import struct
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -89,3 +90,14 @@ def test_an_unknown_architecture_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.gguf").write_bytes(b"GGUF and nothing else")
     with pytest.raises(ForeignFileError, match=r"bad\.gguf: not a GGUF file"):
         import_model(tmp_path / "bad.gguf")
+
+
+@pytest.mark.parametrize("kind", [gguf.GGUFValueType.STRING, gguf.GGUFValueType.UINT8], ids=lambda kind: kind.name)
+def test_a_list_that_is_longer_than_its_file_is_refused_at_once(kind: gguf.GGUFValueType, tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    # version 3, no tensor, one value: "a" is a list of 2^40 values, of which there are none
+    path.write_bytes(struct.pack("<4sIQQQsIIQ", b"GGUF", 3, 0, 1, 1, b"a", gguf.GGUFValueType.ARRAY, kind, 1 << 40))
+    with pytest.raises(
+        ForeignFileError, match=r"m\.gguf: not a GGUF file that can be read: it ends inside a value"
+    ):
+        import_model(path)

@@ -264,3 +264,12 @@ def test_weights_are_laid_out_one_after_the_other(cell: str, dtype: torch.dtype)
 def test_settings_that_make_no_network(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         made(**settings)
+
+
+def test_a_dropout_that_was_never_chosen_changes_nothing_outside_training() -> None:
+    torch.manual_seed(0)
+    plain = made(cell="qrnn").eval()
+    other = made(cell="qrnn", weight_dropout=None).eval()
+    other.load_state_dict(plain.state_dict())
+    ids_BT = torch.tensor([[1, 2, 3]])
+    assert torch.equal(other(ids_BT, other.begin(1))[0], plain(ids_BT, plain.begin(1))[0])

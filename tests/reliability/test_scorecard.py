@@ -8,13 +8,15 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from reliability.__main__ import main
 from reliability.architectures import DESIGNS
 from reliability.controls import BROKEN
-from reliability.frame import Control, Result, Row, Trial, run_control, run_row
+from reliability.frame import Control, Result, Row, Trial, added, run_control, run_row
 from reliability.models import KINDS
 from reliability.page import PAGE, page, read
 from reliability.rows import ROWS
@@ -22,7 +24,7 @@ from reliability.writers import COMMANDS, WRITERS, Writer
 
 from chainrule.contract.kinds import _BUILT_IN
 from chainrule.interop.huggingface import ARCHITECTURES
-from reliability import faults, kills, limited, mutants, stops
+from reliability import equivalences, faults, kills, limited, mutants, stops
 
 CONTROLS = [(row, control) for row in ROWS.values() for control in row.controls]
 
@@ -77,6 +79,38 @@ def test_a_control_that_is_not_found_is_told() -> None:
 
 def test_the_page_is_that_of_the_kept_results() -> None:
     assert page(read()) == PAGE.read_text(encoding="utf-8")
+
+
+def test_parts_of_a_row_add_up_to_the_whole() -> None:
+    row = Row("name", "Recipe.", "promise.", losing, count=10, small=2, controls=[], seed=3)
+    parts = [run_row(row, part=(part, 3)) for part in range(3)]
+    assert [one.tries for one in parts] == [4, 3, 3]
+    assert replace(added(parts), seconds=0.0) == replace(run_row(row), seconds=0.0)
+
+
+def test_parts_try_other_models() -> None:
+    tried: list[list[str]] = []
+    for part in range(2):
+        trial = Trial(12, small=True, part=(part, 2))
+        with patch.object(equivalences, "_checked", lambda *args: "wrong"):
+            ROWS["equivalences"].run(trial)
+        tried.append([problem.split(": ", 1)[1] for problem in trial.lost])
+    assert sum(map(len, tried)) == 12
+    assert {one.split(",")[0] for one in tried[0]} == {"model 0", "model 2"}
+    assert {one.split(",")[0] for one in tried[1]} == {"model 1", "model 3"}
+
+
+def test_processes_share_a_row_and_its_results_come_onto_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("reliability.page.RESULTS", tmp_path / "results.json")
+    monkeypatch.setattr("reliability.page.PAGE", tmp_path / "page.md")
+    small = ["strange-surroundings", "--small", "--to", str(tmp_path / "found.json")]
+    assert main([*small, "--jobs", "2"]) == 0
+    assert "strange-surroundings: seed 1, 4 tries, 4 survived, 0 lost, 1 of 1 controls" in capsys.readouterr().out
+    assert main(["--page", *[str(tmp_path / "found.json")] * 2]) == 0
+    (line,) = (line for line in (tmp_path / "page.md").read_text().splitlines() if "[strange-" in line)
+    assert line.startswith("| [strange-surroundings](#strange-surroundings) | 8 | 189 | 8 | 0 | 1 of 1 | 1 |")
 
 
 def test_an_unknown_row_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,3 +197,52 @@ def test_a_mutant_differs_from_its_source_in_one_place() -> None:
         changed = mutants.mutated(one.file, one.place).splitlines()
         assert len(changed) == len(plain)
         assert sum(a != b for a, b in zip(changed, plain, strict=True)) == 1
+
+
+@pytest.mark.parametrize(
+    ("test", "found"),
+    [
+        ("assert LIMIT", False),
+        ("assert LIMIT == 1", True),
+        ("while LIMIT > 1: pass", True),
+        ("assert False", False),
+    ],
+    ids=["passes", "fails", "never ends", "fails without it too"],
+)
+def test_a_mutant_is_caught_by_a_test_that_passes_without_it(
+    test: str, found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "chainrule"
+    source.mkdir()
+    (source / "__init__.py").touch()
+    (source / "limits.py").write_text("LIMIT = 1\n")
+    (tmp_path / "test_it.py").write_text(f"from chainrule.limits import LIMIT\ndef test_it():\n    {test}\n")
+    monkeypatch.setattr(mutants, "SOURCE", source)
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    monkeypatch.setattr(mutants, "ENOUGH", 4.0)
+    (mutant,) = mutants.mutants("limits.py")
+    reach = mutants.Reach({"test_it.py::test_it": 0.1}, {})
+    assert mutants.caught(mutant, reach, tmp_path) == found
+    assert (source / "limits.py").read_text() == "LIMIT = 1\n"
+
+
+def test_the_tests_that_reach_a_line_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "chainrule"
+    source.mkdir()
+    (source / "__init__.py").touch()
+    (source / "parts.py").write_text("def a():\n    return 1\n\ndef b():\n    return 2\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_it.py").write_text(
+        """import subprocess, sys
+from chainrule import parts
+def test_a(): assert parts.a() == 1
+def test_b(): assert parts.b() == 2
+def test_c(): subprocess.run([sys.executable, "-c", ""], check=True)
+"""
+    )
+    monkeypatch.setattr(mutants, "SOURCE", source)
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    reach = mutants.Reach.of("parts.py", "test_it.py", tmp_path, tmp_path / "kept")
+    first, second = mutants.mutants("parts.py")
+    assert {name.partition("::")[2] for name in reach.tests(first)} == {"test_a", "test_c"}
+    assert {name.partition("::")[2] for name in reach.tests(second)} == {"test_b", "test_c"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import numpy as np
@@ -225,3 +225,58 @@ def test_a_text_that_comes_faster_than_it_is_sent_leaves_others_the_loop() -> No
 
     run_async(both())
     assert len(turns) > 50
+
+
+@pytest.mark.parametrize("name", ["ngram", "lstm"])
+def test_a_client_that_does_not_read_stops_its_own_texts_alone(
+    name: str, models: dict[str, cr.LanguageModel]
+) -> None:
+    lm = models[name]
+    scheduler, long = Scheduler(lm), 4000
+    ask = Ask("the", Bias(((lm.tokenizer.eos, -100.0),)) | cr.Sample(), long, n=2, seed=3)
+
+    async def stand_still() -> int:
+        before = -1
+        while before != scheduler.tokens:
+            before = scheduler.tokens
+            await asyncio.sleep(0.5)
+        return before
+
+    async def texts(events: AsyncIterator[Any]) -> list[int]:
+        return [token async for event in events if isinstance(event, Generated) for token in event.ids]
+
+    async def slow_then_fast() -> None:
+        scheduler.start()
+        slow, gone = scheduler.generate(ask), scheduler.generate(ask)
+        events = slow.events()
+        await anext(events)
+        assert 0 < await stand_still() < 2 * long
+        assert scheduler.generating == 4
+        other = await texts(scheduler.generate(Ask("the", cr.Sample(), 20)).events())  # others are answered
+        assert 0 < len(other) <= 20
+        gone.cancel()
+        assert len(await texts(events)) == 2 * long
+        while scheduler.is_busy:
+            await asyncio.sleep(0.01)
+        scheduler.close()
+
+    run_async(slow_then_fast())
+
+
+def test_texts_that_waited_for_their_reader_are_the_same(models: dict[str, cr.LanguageModel]) -> None:
+    lm = models["ngram"]
+    ask = Ask("the", Bias(((lm.tokenizer.eos, -100.0),)) | cr.Sample(), 2000, seed=5)
+
+    async def read(pause: float) -> list[int]:
+        scheduler, ids = Scheduler(lm), list[int]()
+        scheduler.start()
+        async for event in scheduler.generate(ask).events():
+            if isinstance(event, Generated):
+                ids += event.ids
+                await asyncio.sleep(pause)
+        scheduler.close()
+        return ids
+
+    found = run_async(read(0.0))
+    assert len(found) == 2000
+    assert run_async(read(0.02)) == found

@@ -174,7 +174,7 @@ class MeasuredTraining:
         if not pairs:
             return []
         found = min(pairs, key=lambda pair: sum(one.rank for one in pair))
-        models = [load(self.out / one.folder, device=self.data.device) for one in found]
+        models = [_loaded(self.out / one.folder, self.data.device) for one in found]
         mixed = mix(models, valid, progress=self.data.progress)
         mixed.provenance = {}  # what the training text shares with the test text is said of all models
         names = [one.name for one in found]
@@ -187,7 +187,7 @@ class MeasuredTraining:
     def include(self, folder: Path, name: str, scratch: Path) -> Result:
         """Measure a model that stands already, with its own tokenizer; the comparison keeps a copy of it."""
         began = time.perf_counter()
-        lm = load(folder, device=self.data.device, tasks=["language"])
+        lm = _loaded(folder, self.data.device)
         other = self.with_tokens(lm.tokenizer, scratch)
         trained = float(lm.metrics.get("training_seconds", math.inf))
         entry = LadderEntry(name, {"included": str(folder)})
@@ -290,10 +290,16 @@ def sampling_speed(lm: LanguageModel, seed: int = 0) -> float:
     return sampled / passed if passed else 0.0
 
 
+def _loaded(folder: Path, device: str) -> LanguageModel:
+    """Load a model onto the device of a comparison, or onto the CPU if its kind computes nowhere else."""
+    lm: LanguageModel = load(folder, device="cpu" if device == "cpu" else "auto", tasks=["language"])
+    return lm
+
+
 def _loading_seconds(folder: Path, device: str) -> float:
     """Return the time to load a model and to predict a first token."""
     began = time.perf_counter()
-    lm: LanguageModel = load(folder, device=device)
+    lm = _loaded(folder, device)
     generate_many(lm, [""], max_tokens=1)
     return time.perf_counter() - began
 

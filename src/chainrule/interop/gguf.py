@@ -153,15 +153,27 @@ def _add_tokenizer(writer: Any, tokenizer: SubwordTokenizer, lm: NeuralModel) ->
 def load(path: str | Path, *, context: Context = "stream") -> NeuralModel:
     """Return the model of a GGUF file: a llama with byte-level BPE of GPT-2's pattern, in float32 or float16."""
     path = Path(path)
-    gguf = library()
     try:
-        reader = gguf.GGUFReader(path)
+        reader = _reader(path)
         values = {name: field.contents() for name, field in reader.fields.items()}
     except (ValueError, IndexError, KeyError, OSError, TypeError) as error:
         raise ForeignFileError(f"{path}: not a GGUF file that can be read: {error}") from None
     with reading(path):
         network, tokenizer = _read(path, reader.tensors, values)
         return as_model(network, tokenizer, context, path, "gguf llama")
+
+
+def _reader(path: Path) -> Any:
+    """The package's reader, which takes what is beyond the end of a file for values of no bytes: for trillions."""
+
+    class Whole(library().GGUFReader):  # type: ignore[misc]
+        def _get(self, offset: int, dtype: Any, count: int = 1, **options: Any) -> Any:
+            found = super()._get(offset, dtype, count, **options)
+            if len(found) < count:
+                raise ValueError(f"it ends inside a value, at byte {offset:,}")
+            return found
+
+    return Whole(path)
 
 
 def _read(path: Path, tensors: Any, values: dict[str, Any]) -> tuple[Transformer, PublishedTokenizer]:

@@ -60,6 +60,9 @@ class Pair(NamedTuple):
 
 _TABLES = ("embedding", "head.weight", "head.bias")
 
+_MOST = 1e19
+"""The largest weight: the square of a larger one is infinite in single precision."""
+
 
 @dataclass(frozen=True)
 class Architecture:
@@ -219,8 +222,9 @@ def from_published(
         weight = torch.cat([part.float() for part in parts])[pair.skipped :]
         if pair.is_table:
             weight = _with_rows(weight[: len(state[pair.ours])], len(state[pair.ours]))
-        if not bool(weight.isfinite().all()):
-            raise SettingsError(f"{', '.join(pair.theirs)} should be finite numbers, but has NaN or infinity")
+        if not bool((weight.abs() < _MOST).all()):  # NaN is not less either
+            found = "has NaN or infinity" if not bool(weight.isfinite().all()) else f"has {weight.abs().max():.0e}"
+            raise SettingsError(f"{', '.join(pair.theirs)} should be finite numbers below 1e19, but {found}")
         state[pair.ours].copy_(weight)
     return network
 

@@ -31,6 +31,8 @@ _LATE_SECONDS = 0.5  # in which requests that were sent before SIGTERM, and not 
 UNREAD_SECONDS = 30.0
 """How long a client may take nothing of its answer; then its connection is closed (on Linux)."""
 
+UNSENT_BYTES = 1 << 16
+"""How much of an answer the system holds that was not sent yet; what is on its way comes on top of it."""
 _SWITCH_SECONDS = 5e-4
 """How long a thread computes in Python while others wait.
 
@@ -189,6 +191,8 @@ def _listen(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections have it from the socket that listens
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * UNREAD_SECONDS))
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # else megabytes are generated for a client that reads nothing
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
     try:
         listening.bind((host, port))
         listening.listen(1024)

@@ -69,7 +69,9 @@ class QrnnLayer(nn.Module):
         return every_SBD, torch.cat([every_SBD[k : k + x_BTD.shape[1]] for k in range(self.kernel)], dim=-1)
 
     def _dropped(self) -> Tensor:
-        return functional.dropout(self.weights.weight, self.weight_dropout, self.training)
+        if not (self.training and self.weight_dropout):
+            return self.weights.weight
+        return functional.dropout(self.weights.weight, self.weight_dropout)
 
     def _after(self, c_BH: Tensor, c_TBH: Tensor, every_SBD: Tensor, lengths_B: Tensor | None) -> CellState:
         """Return the state after each row's last token, in copies: the arrays of all times are not kept alive."""

@@ -130,15 +130,15 @@ async def all_of(pieces: AsyncIterator[Any]) -> None:
 
 async def _merged(parts: list[AsyncIterator[Any]]) -> AsyncIterator[Any]:
     """Yield the items of several iterators, as they come."""
-    queue: asyncio.Queue[tuple[bool, Any]] = asyncio.Queue()
+    queue: asyncio.Queue[tuple[bool, Any]] = asyncio.Queue(1)  # what is not sent yet waits in the tickets
 
     async def drain(part: AsyncIterator[Any]) -> None:
         try:
             async for item in part:
-                queue.put_nowait((True, item))
-            queue.put_nowait((False, None))
+                await queue.put((True, item))
+            await queue.put((False, None))
         except Exception as error:
-            queue.put_nowait((False, error))
+            await queue.put((False, error))
 
     tasks = [asyncio.create_task(drain(part)) for part in parts]
     try:

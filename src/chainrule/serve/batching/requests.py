@@ -14,6 +14,9 @@ from typing import Any, TypeAlias
 from chainrule.decode.strategies import Strategy
 from chainrule.errors import ChainruleError
 
+PIECES_AHEAD = 4
+"""Pieces of each text that are generated ahead of what was sent: who does not read stops his own texts."""
+
 
 class BusyError(ChainruleError):
     """The queue is full: a client should try again later."""
@@ -79,12 +82,20 @@ Event: TypeAlias = Started | Generated | Exception
 class Ticket:
     """A request for texts that is under way. It belongs to the event loop that made it."""
 
-    def __init__(self, ask: Ask) -> None:
-        self.ask = ask
+    def __init__(self, ask: Ask, wake: Callable[[], None] = lambda: None) -> None:
+        """`wake` has the thread of the model look at the request again, where it was set aside."""
+        self.ask, self._wake = ask, wake
         self.cancelled = False
+        self.is_aside = False
+        """Whether its texts wait until their client has read more."""
         self.waiting = ask.n
         """Texts that have not ended."""
         self._events: asyncio.Queue[Event] = asyncio.Queue()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much is generated that was not sent yet that more should wait; less than a piece ends that."""
+        return self._events.qsize() > (1 if self.is_aside else PIECES_AHEAD) * self.ask.n
 
     def put(self, event: Event) -> None:
         """Add an event; on the event loop."""
@@ -97,6 +108,7 @@ class Ticket:
                 if not self._events.empty():
                     await asyncio.sleep(0)  # else a text that is generated faster than it is sent holds up the loop
                 event = await self._events.get()
+                self._look_again()
                 if isinstance(event, Exception):
                     raise event
                 if isinstance(event, Generated) and event.finish:
@@ -108,6 +120,11 @@ class Ticket:
     def cancel(self) -> None:
         """Have the thread drop what is not generated yet: nobody waits for it any more."""
         self.cancelled = True
+        self._look_again()
+
+    def _look_again(self) -> None:
+        if self.is_aside and (self.cancelled or not self.is_behind):
+            self._wake()
 
 
 @dataclass

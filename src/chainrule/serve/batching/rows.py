@@ -78,6 +78,12 @@ class Rows:
         self.rows = [self.rows[place] for place in places]
         self.state = self.state.select(np.asarray(places, dtype=np.int64)) if self.rows and self.state else None
 
+    def part(self, places: Sequence[int]) -> Rows:
+        """Return the rows at these places as rows of their own."""
+        assert self.state is not None
+        state = self.state.select(np.asarray(places, dtype=np.int64))
+        return Rows(self.lm, [self.rows[place] for place in places], state, self.pace)
+
     def advance(self) -> list[tuple[Ticket, Generated]]:
         """Generate the next few tokens of each row; rows that have ended leave."""
         assert self.state is not None

@@ -56,6 +56,8 @@ class Scheduler:
         """Work in bulk that has begun, the next to be continued first: a short one does not wait for a long one."""
         self._together: dict[Hashable, Rows] = {}
         """Rows that are generated together: all of a network's, those of one strategy where a row costs little."""
+        self._aside: list[tuple[Hashable, Rows]] = []
+        """Rows whose clients have not read what was generated for them, with their key in `_together`."""
         self._prefixes = Prefixes(model) if isinstance(model, LanguageModel) else None
         self._pace = Pace()
         self._outbox: list[Callable[[], None]] = []
@@ -73,7 +75,7 @@ class Scheduler:
 
     def generate(self, ask: Ask) -> Ticket:
         """Have texts generated; an error if too many requests wait already."""
-        ticket = Ticket(ask)
+        ticket = Ticket(ask, self._wake_up)
         with self._wake:
             self._check_room()
             self._asked.append(ticket)
@@ -99,6 +101,10 @@ class Scheduler:
             self._closing = True
             self._wake.notify()
 
+    def _wake_up(self) -> None:
+        with self._wake:
+            self._wake.notify()
+
     @property
     def waiting(self) -> int:
         """The number of requests that have not started."""
@@ -106,7 +112,11 @@ class Scheduler:
 
     @property
     def generating(self) -> int:
-        """The number of texts that are being generated."""
+        """The number of texts that are being generated, or wait until their client has read more."""
+        return self._active + sum(len(rows) for _, rows in self._aside)
+
+    @property
+    def _active(self) -> int:
         return sum(len(rows) for rows in self._together.values())
 
     @property
@@ -130,10 +140,13 @@ class Scheduler:
     def _run(self) -> None:
         while True:
             with self._wake:
-                while not (self._closing or self._asked or self._bulks or self._under_way or self.generating):
+                while not (self._closing or self._asked or self._bulks or self._under_way or self._active):
+                    if any(_goes_on(row) for _, rows in self._aside for row in rows.rows):
+                        break
                     self._wake.wait()
                 if self._closing:
                     break
+            self._go_on()
             self._take_up()
             self._advance()
             self._work()
@@ -143,9 +156,9 @@ class Scheduler:
     def _take_up(self) -> None:
         """Start requests that wait, as many as there is room for."""
         taken: list[Ticket] = []
-        room = self.limits.rows - self.generating
+        room = self.limits.rows - self._active
         with self._wake:
-            while self._asked and (self._asked[0].ask.n <= room or not (taken or self.generating)):
+            while self._asked and (self._asked[0].ask.n <= room or not (taken or self._active)):
                 ticket = self._asked.popleft()
                 if not ticket.cancelled:
                     taken.append(ticket)
@@ -241,6 +254,7 @@ class Scheduler:
         """Generate the next few tokens of every text that somebody waits for."""
         for key, rows in [*self._together.items()]:
             rows.keep([place for place, row in enumerate(rows.rows) if not row.ticket.cancelled])
+            self._set_aside(key, rows)
             try:
                 for ticket, generated in rows.advance() if len(rows) else ():
                     self.tokens += len(generated.ids)
@@ -251,6 +265,32 @@ class Scheduler:
                 rows.keep([])
             if not len(rows):
                 del self._together[key]
+
+    def _set_aside(self, key: Hashable, rows: Rows) -> None:
+        """Let texts wait whose client does not read: they would take time from others, and fill the memory."""
+        behind = [place for place, row in enumerate(rows.rows) if row.ticket.is_behind]
+        if not behind or self.generating - self._active + len(behind) > self.limits.rows:
+            return
+        self._aside.append((key, rows.part(behind)))
+        for place in behind:
+            rows.rows[place].ticket.is_aside = True
+        rows.keep([place for place in range(len(rows)) if place not in {*behind}])
+
+    def _go_on(self) -> None:
+        """Go on with texts whose client has read, and drop those whose client has gone."""
+        aside, self._aside = self._aside, []
+        for key, rows in aside:
+            rows.keep([place for place, row in enumerate(rows.rows) if not row.ticket.cancelled])
+            ready = [place for place, row in enumerate(rows.rows) if _goes_on(row)]
+            if ready and (not self._active or self._active + len(ready) <= self.limits.rows):
+                again = rows.part(ready)
+                assert again.state is not None
+                for row in again.rows:
+                    row.ticket.is_aside = False
+                self._together.setdefault(key, Rows(rows.lm, pace=self._pace)).join(again.rows, again.state)
+                rows.keep([place for place in range(len(rows)) if place not in {*ready}])
+            if len(rows):
+                self._aside.append((key, rows))
 
     def _work(self) -> None:
         """Begin some work in bulk that waits, and do one part of what has begun."""
@@ -290,7 +330,7 @@ class Scheduler:
 
     def _fail(self, error: Exception) -> None:
         """Fail all requests that are not finished."""
-        for rows in self._together.values():
+        for rows in [*self._together.values(), *(rows for _, rows in self._aside)]:
             for row in rows.rows:
                 self._post(row.ticket, error)
         for ticket in self._asked:
@@ -315,6 +355,11 @@ class Scheduler:
 
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(deliver)
+
+
+def _goes_on(row: Row) -> bool:
+    """Whether a row that was set aside has something to be done."""
+    return row.ticket.cancelled or not row.ticket.is_behind
 
 
 def _joined(states: Sequence[State]) -> State:
