@@ -221,7 +221,13 @@ def run(trial: Trial) -> None:
             mutant = chosen[place][number // len(tests) % len(chosen[place])]
             key = f"{_digest(place, tests[place])} {mutant}"
             if key not in known:
-                found = caught(mutant, reach(place), folder, trial.ends)
+                if place in trial.left_out:
+                    continue
+                try:
+                    found = caught(mutant, reach(place), folder, trial.ends)
+                except RuntimeError as error:  # such as a package that is missing here
+                    trial.left_out[place] = f"its tests cannot be run: {' '.join(str(error).split())[-200:]}"
+                    continue
                 if trial.is_over:
                     return
                 known[key] = found

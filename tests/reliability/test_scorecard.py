@@ -246,3 +246,11 @@ def test_c(): subprocess.run([sys.executable, "-c", ""], check=True)
     first, second = mutants.mutants("parts.py")
     assert {name.partition("::")[2] for name in reach.tests(first)} == {"test_a", "test_c"}
     assert {name.partition("::")[2] for name in reach.tests(second)} == {"test_b", "test_c"}
+
+
+def test_a_package_whose_tests_cannot_be_run_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutants, "_pytest", lambda *args: (4, "No module named 'altair'"))
+    trial = Trial(2, seed=1, small=True)
+    mutants.run(trial)
+    assert not trial.tries
+    assert trial.left_out == {"decode/top.py": "its tests cannot be run: No module named 'altair'"}
