@@ -9,7 +9,7 @@ import torch
 import chainrule as cr
 from chainrule.arrays import Array, batches, check_ids, to_numpy
 from chainrule.contract.lm import State, score_rows
-from chainrule.decode.tree import beam_picture
+from chainrule.decode.tree import beam_picture, grow_tree
 from chainrule.errors import ModelError, TokenizerError
 from chainrule.evaluation.measure import evaluate
 from chainrule.tasks.games.shannon import guessing_game
@@ -56,6 +56,15 @@ def test_nan_is_an_error(broken: cr.LanguageModel) -> None:
         guessing_game(broken, ["i love cats and i love dogs"], lambda _: None, lambda _: None)
     with pytest.raises(ModelError, match="NaN"):
         beam_picture(broken, "i", 2, 1)
+
+
+def test_the_best_of_each_step_of_a_beam_are_kept(lm: cr.LanguageModel) -> None:
+    *_, tree = grow_tree(lm, lm.extend(lm.start(1), lm.tokenizer.encode("i")[None]), [], width=2, steps=3)
+    nodes = tree["nodes"]
+    for step in range(3):
+        of_step = sorted((node for node in nodes if node["step"] == step), key=lambda node: -node["log_prob"])
+        assert [node["kept"] for node in of_step] == [True] * 2 + [False] * (len(of_step) - 2)
+    assert not all(node["kept"] for node in nodes)
 
 
 def test_bfloat16_comes_over_as_float32() -> None:
