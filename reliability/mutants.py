@@ -41,7 +41,7 @@ TESTS = {
     "folder": "test_folder.py reliability/test_folders.py test_old_folders.py",
     "system/disk": "reliability/test_folders.py test_folder.py reliability/test_process.py cli/test_cli_process.py",
     "training/loop.py": "training/test_loop.py training/test_checkpoint.py training/test_resume.py "
-    "training/test_curves.py",
+    "training/test_curves.py training/test_autotune.py",
     "training/checkpoints": "training/test_checkpoint.py training/test_resume.py training/test_resume_by_folder.py",
     "decode": "decode test_lm.py cli/test_cli_suggest.py cli/test_cli_generate.py contract/test_laws.py",
     "serve": "serve/test_safety.py serve/test_batching.py serve/test_completions.py serve/test_tasks.py "
