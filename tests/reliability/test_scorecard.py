@@ -100,6 +100,7 @@ def test_parts_try_other_models() -> None:
     assert {one.split(",")[0] for one in tried[1]} == {"model 1", "model 3"}
 
 
+@pytest.mark.slow
 def test_processes_share_a_row_and_its_results_come_onto_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -204,7 +205,7 @@ def test_a_mutant_differs_from_its_source_in_one_place() -> None:
     [
         ("assert LIMIT", False),
         ("assert LIMIT == 1", True),
-        ("while LIMIT > 1: pass", True),
+        pytest.param("while LIMIT > 1: pass", True, marks=pytest.mark.slow),
         ("assert False", False),
     ],
     ids=["passes", "fails", "never ends", "fails without it too"],

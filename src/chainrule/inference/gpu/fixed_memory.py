@@ -27,7 +27,7 @@ from chainrule.networks.transformer.cache import Buffer, Cache
 from chainrule.networks.transformer.decoder import Transformer
 
 _NARROWEST = 32  # tokens of a source; more are rounded up to a power of two
-_MOST_ROWS = 512  # with more, the GPU has enough to do, and keys and values of whole windows take much memory
+_MOST_SOURCES = 512  # with more, the GPU has enough to do, and their arrays take much memory
 
 
 class FixedMemory(ABC):
@@ -56,11 +56,11 @@ class FixedMemory(ABC):
 
 
 def fixed_memory(network: Any, memory: Memory, rows: int) -> FixedMemory | None:
-    """Return arrays for memories like this one; None for too many rows, or a memory of another form."""
-    if rows > _MOST_ROWS:
-        return None
+    """Return arrays for memories like this one; None for too many sources, or a memory of another form."""
     sources, target = None, memory
     if isinstance(memory, SourcedMemory):
+        if rows > _MOST_SOURCES:
+            return None
         sources, target = FixedSources(memory.sources, rows), memory.target
     if isinstance(target, Cache):
         return FixedCache(network, rows, sources)
