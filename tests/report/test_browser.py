@@ -274,3 +274,14 @@ def test_the_page_of_a_run_is_drawn(browser: Any, tmp_path: Path) -> None:
     assert len(opened.page.query_selector_all("[data-chart] svg .mark-line path")) >= 4
     assert opened.script("document.documentElement.scrollWidth") <= 390
     assert opened.wrong == []
+
+
+def test_reasons_are_not_broken_inside_words(browser: Any, tmp_path: Path) -> None:
+    run = tmp_path / "model.run"
+    cr.train("transformer", ["a b c d e f g h"] * 20, tokenizer="word", run=run, steps=2, batch=16, window=8)
+    opened = Opened(browser, cr.report.write_report(run, pictures=False).resolve().as_uri(), 390)
+    unfold(opened)
+    of_all = "(which, what) => Array.from(document.querySelectorAll(which), what)"
+    assert min(opened.script(f"({of_all})('td.text', one => one.clientWidth)")) > 140
+    values = opened.script(f"({of_all})('tr:has(td.text) td:not(.text)', one => one.textContent)")
+    assert values and max(map(len, values)) < 16  # no number has all of its digits

@@ -109,7 +109,7 @@ def test_dark_follows_the_system_until_the_button_is_pressed(opened: Opened) -> 
     colour = "getComputedStyle(document.querySelector('.paper')).backgroundColor"
     light = opened.script(colour)
     page.emulate_media(color_scheme="dark")
-    opened.until("document.getElementById('theme').getAttribute('aria-pressed') === 'true'")
+    opened.until("document.getElementById('theme').textContent === 'Light'")
     assert opened.script(colour) != light
     page.click("#theme")
     page.reload()

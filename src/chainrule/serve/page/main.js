@@ -15,7 +15,7 @@ const remembered = {
 };
 function showTheme(theme) {
   document.documentElement.dataset.theme = theme;
-  byId("theme").setAttribute("aria-pressed", String(theme === "dark"));
+  byId("theme").textContent = theme === "dark" ? "Light" : "Dark"; // what a press changes to, as in a report
 }
 showTheme(remembered.get() ?? (dark.matches ? "dark" : "light"));
 dark.addEventListener("change", () => { if (!remembered.get()) showTheme(dark.matches ? "dark" : "light"); });

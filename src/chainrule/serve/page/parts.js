@@ -129,8 +129,9 @@ export function legend(by, most = by === "rank" ? MOST_RANK : MOST_BITS) {
 
 // A token's text where white space can be seen: a line end has a sign before it.
 export const visible = (text) => text.replaceAll("\n", "↵\n");
-// The same on one line, for lists and labels.
-export const inline = (text) => (text === "" ? "∅" : text.replaceAll("\n", "↵").replaceAll("\t", "⇥").replace(/^ +| +$/g, (spaces) => "␣".repeat(spaces.length)));
+// The same on one line, for lists and labels. Other control characters, for which no font has a sign, as their bytes.
+export const inline = (text) => (text === "" ? "∅" : text.replaceAll("\n", "↵").replaceAll("\t", "⇥").replace(/^ +| +$/g, (spaces) => "␣".repeat(spaces.length))
+  .replace(/[\0-\x1f\x7f]/g, (sign) => `<0x${sign.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}>`));
 
 // Marks an item of a list as the one that is told about.
 export function select(item, chosen) {

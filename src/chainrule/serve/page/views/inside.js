@@ -104,7 +104,7 @@ function ramp(low, high, kind = "cold") {
 
 // small weights are raised, so that they are seen at all
 const depth = (weight) => (weight === null ? null : Math.sqrt(Math.max(weight, 0)));
-const ofWeights = () => ramp("0 %", "100 % (the middle is 25 %)");
+const ofWeights = () => ramp("0%", "100% (the middle is 25%)");
 
 // -- networks ----------------------------------------------------------------------------------------------
 
@@ -282,7 +282,7 @@ function enlarged(head, rows, columns) {
   const weight = (r, c) => head.weights[r][c] ?? null;
   const isText = rows === columns;
   const best = (r) => head.weights[r].map((one, c) => [one, c]).sort((a, b) => b[0] - a[0]).slice(0, 4).filter(([one]) => one > 0);
-  const says = (r) => `${quoted(rows[r])} looks at ${best(r).map(([one, c]) => `${quoted(columns[c])} ${(100 * one).toFixed(1)} %`).join(", ")}`;
+  const says = (r) => `${quoted(rows[r])} looks at ${best(r).map(([one, c]) => `${quoted(columns[c])} ${percent(one)}`).join(", ")}`;
   const strip = tokenStrip(columns, {
     label: isText ? `${name}: tokens; the one in focus shows what it looks at` : `${name}: tokens of the source`,
     onLook: isText ? (i) => map.show(i, i) : undefined,
@@ -291,7 +291,7 @@ function enlarged(head, rows, columns) {
   const map = heatMap({
     rows, columns, level: (r, c) => depth(weight(r, c)),
     caption: `${name}: a row for each ${isText ? "token" : "token that is written"}, a column for each token that it looks at.`,
-    describe: (r, c) => `${quoted(rows[r])} → ${quoted(columns[c])}: ${(100 * (weight(r, c) ?? 0)).toFixed(2)} %`,
+    describe: (r, c) => `${quoted(rows[r])} → ${quoted(columns[c])}: ${percent(weight(r, c) ?? 0)}`,
     start: [rows.length - 1, 0],
     onCell: (r) => {
       strip.shade(head.weights[r].map(depth));
@@ -375,7 +375,7 @@ function gradients(answer) {
     describe: (r, c) => `${rows[r].name} at ${quoted(answer.tokens[c])}: gradient ${figure(rows[r].values[c])}`,
   });
   return section("What the guess depends on",
-    "How much the guess would change if a token, or the network's memory after it, were a little different. Where the colour fades to the left, early words are forgotten.",
+    `How much the guess would change if a token${rows.length > 1 ? ", or the network's memory after it," : ""} were a little different. Where the colour fades to the left, early words are forgotten.`,
     strip.group, map.figure, every.length ? ramp(figure(10 ** low), figure(10 ** high)) : null);
 }
 

@@ -41,7 +41,7 @@ export async function show(root, params, setParams) {
         el("span", { class: "tag-word" }, word), el("span", { class: "tag-name" }, tag));
     }))));
     move.settle();
-    readout.textContent = "Point at a word to see how sure the model is; a dashed edge is less than even.";
+    readout.textContent = "Point at a word to see how sure the model is; a dashed edge: it is less than 50% sure.";
     key.replaceChildren(...[...used].sort((a, b) => b[1] - a[1]).map(([tag, count]) => el("li", { class: "tag", style: { "--hue": hue.get(tag) } }, el("span", { class: "tag-name" }, tag), ` ${count}`)));
     root.dataset.tagging = "no";
   }

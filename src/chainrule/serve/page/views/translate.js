@@ -1,6 +1,6 @@
 // Translate: a target for a source, and which source words each target word looked at.
 import { modelsFor, post } from "../api.js";
-import { attempt, el, field, modelPicker, percent, say, slider } from "../parts.js";
+import { attempt, bitsOf, el, field, modelPicker, percent, say, shownBits, slider } from "../parts.js";
 
 export const title = "Translate";
 
@@ -28,7 +28,7 @@ export async function show(root, params, setParams) {
     if (!found || signal.aborted) return;
     target.replaceChildren(...found.data.map((one, i) => el("section", {},
       el("h2", {}, lines[i]), el("p", { class: "paper short" }, one.text || "(nothing)"),
-      el("p", { class: "small soft" }, `ln p ${one.log_prob.toFixed(2)}${one.finished ? "" : "; it was cut off before it came to an end"}`),
+      el("p", { class: "small soft" }, `${shownBits(bitsOf(one.log_prob))}${one.finished ? "" : "; it was cut off before it came to an end"}`),
       one.alignment && one.alignment.weights.length ? picture(one.alignment, i + 1) : null)));
     root.dataset.translating = "no";
     say(`${found.data.length === 1 ? "One line" : `${found.data.length} lines`} translated.`);

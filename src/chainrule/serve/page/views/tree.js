@@ -56,7 +56,7 @@ export async function show(root, params, setParams) {
     tree = laidOut(beam);
     steps = 1 + Math.max(-1, ...tree.nodes.map((node) => node.step));
     others.replaceChildren(
-      card("Beam search", tree.best.length ? textOf(tree, tree.best[0]) : "", tree.best.length ? bitsOf(tree.nodes[tree.best[0]].log_prob) : 0, "the best of the hypotheses that are left at the end"),
+      card("Beam search", tree.best.length ? textOf(tree, tree.best[0]) : "", tree.best.length ? bitsOf(tree.nodes[tree.best[0]].log_prob) : 0, "the fewest bits for each token, of the hypotheses at the end"),
       card("Greedy", greedy.choices[0].text, bitsOfChoice(greedy), "the likeliest token, each time"),
       card("Sampled", sampled.choices[0].text, bitsOfChoice(sampled), "by the model's own probabilities", el("button", { type: "button", onclick: () => { state.seed = Math.floor(Math.random() * 1e9); grow(state.step); } }, "Sample again")));
     go(to);
@@ -76,9 +76,9 @@ export async function show(root, params, setParams) {
     back.disabled = state.step === 0;
     step.disabled = state.step === steps;
     picture.replaceChildren(draw(tree, state, steps));
-    picture.scrollLeft = (state.step - 1) * COLUMN - picture.clientWidth / 2;
+    picture.scrollLeft = (state.step + 1) * COLUMN - picture.clientWidth; // the newest column is whole
     const done = state.step === steps;
-    where.textContent = `Step ${state.step} of ${steps}. ${done ? "The search has ended; the best hypothesis is marked." : "Hypotheses that are kept grow on; grey ones are dropped."}`;
+    where.textContent = `Step ${state.step} of ${steps}. ${done ? "The search has ended; the hypothesis with the fewest bits for each token is marked." : "Hypotheses that are kept grow on; grey ones are dropped."}`;
     const ends = tree.nodes.filter((node) => node.kept && (node.step === state.step - 1 || (node.finished && node.step < state.step)));
     ends.sort((a, b) => b.log_prob - a.log_prob);
     kept.replaceChildren(...ends.map((node) => el("li", {}, el("span", { class: "soft" }, state.prompt), inlineText(textOf(tree, node.id)), node.finished ? " ■" : "",
