@@ -284,4 +284,5 @@ def test_reasons_are_not_broken_inside_words(browser: Any, tmp_path: Path) -> No
     of_all = "(which, what) => Array.from(document.querySelectorAll(which), what)"
     assert min(opened.script(f"({of_all})('td.text', one => one.clientWidth)")) > 140
     values = opened.script(f"({of_all})('tr:has(td.text) td:not(.text)', one => one.textContent)")
-    assert values and max(map(len, values)) < 16  # no number has all of its digits
+    settings = opened.script(f"({of_all})('dd', one => one.textContent)")
+    assert values and settings and max(map(len, values + settings)) < 16  # no number has all of its digits

@@ -263,7 +263,7 @@ def run_page(details: RunDetails, charts: Mapping[str, Any], refresh: int | None
     summary = {title: shown(details.summary[key], 4) for key, title in _SUMMARY.items() if key in details.summary}
     was_chosen = "What was chosen, and why" if details.chosen or details.decisions else None
     sections = {
-        "now": ("Where it is" if details.is_going_on else "What came of it", ""),
+        "now": ("Progress" if details.is_going_on else "Result", ""),
         "curves": ("Curves" if charts else None, ""),
         "chosen": (was_chosen, "the settings that were left open, and decisions before the first step"),
         "samples": ("What it wrote" if details.samples else None, "a sample after each of some validations"),
