@@ -291,9 +291,9 @@ def sampling_speed(lm: LanguageModel, seed: int = 0) -> float:
 
 
 def _loaded(folder: Path, device: str) -> LanguageModel:
-    """Load a model onto the device of a comparison, or onto the CPU if its kind computes nowhere else."""
+    """Load a network onto the device of a comparison, and other models onto the CPU."""
     lm: LanguageModel = load(folder, device="cpu" if device == "cpu" else "auto", tasks=["language"])
-    return lm
+    return lm if lm.device == "cpu" else lm.on(device)
 
 
 def _loading_seconds(folder: Path, device: str) -> float:

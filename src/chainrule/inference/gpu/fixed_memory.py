@@ -45,10 +45,6 @@ class FixedMemory(ABC):
     def taken(self, given: Any, rows: int, lengths_B: Tensor, longest: int) -> Memory:
         """Return the memory after the steps as a value; `given` is what was put here, or of the same sources."""
 
-    def restart(self, ids_BT: Tensor, restarts_B: Tensor) -> None:
-        """Let some rows forget what they read, and read these tokens instead."""
-        raise NotImplementedError
-
     @contextmanager
     def tried(self, positions: int) -> Iterator[None]:
         """Restore after this block what steps that only try something out write to, `positions` for each row."""
@@ -69,16 +65,18 @@ def fixed_memory(network: Any, memory: Memory, rows: int) -> FixedMemory | None:
 
 def width_of_sources(memory: Memory) -> int:
     """Return the width of the arrays for a memory's sources; 0 if it has none."""
-    if not isinstance(memory, SourcedMemory):
-        return 0
-    return max(power_of_two(memory.sources.is_token_NS.shape[1]), _NARROWEST)
+    return _width(memory.sources) if isinstance(memory, SourcedMemory) else 0
+
+
+def _width(sources: Sources) -> int:
+    return max(power_of_two(sources.is_token_NS.shape[1]), _NARROWEST)
 
 
 class FixedSources:
     """The encoded sources of an encoder-decoder, one for each row."""
 
     def __init__(self, sources: Sources, rows: int) -> None:
-        width = max(power_of_two(sources.is_token_NS.shape[1]), _NARROWEST)
+        width = _width(sources)
         of_rows = [array.new_zeros(rows, width, *array.shape[2:]) for array in sources.arrays]
         self.sources = Sources(tuple(of_rows), sources.is_token_NS.new_zeros(rows, width))
         # a row of the batch that no text fills looks at something too: a softmax over nothing would be NaN
@@ -118,6 +116,7 @@ class FixedArrays(FixedMemory):
         return features_BD
 
     def restart(self, ids_BT: Tensor, restarts_B: Tensor) -> None:
+        """Let some rows forget what they read, and read these tokens instead."""
         memory: Any = self.network.begin(len(ids_BT))
         self._replace(self.network(ids_BT, memory).memory if ids_BT.shape[1] else memory, restarts_B)
 

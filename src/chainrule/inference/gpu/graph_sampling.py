@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from torch import Tensor
 from chainrule.arrays import PAD
 from chainrule.contract.capabilities import Choose
 from chainrule.inference.gpu.choice import ChoicePlan, FusedChoice, FusedSampling, StepBuffers, plan_of
-from chainrule.inference.gpu.fixed_memory import FixedCache, FixedMemory
+from chainrule.inference.gpu.fixed_memory import FixedArrays, FixedCache, FixedMemory
 from chainrule.inference.gpu.step import FusedStep, is_available
 from chainrule.inference.state import NeuralState, Window, on_device
 from chainrule.networks.network import Network
@@ -112,7 +113,7 @@ class GraphSampler:
             return None  # it would look at a whole window of keys, however few there are
         rows = len(state)
         with current_device(self.device):
-            replay = self._replay_of(_READING, lambda: self._read(self.next_B, self.has_next_B))
+            replay = self._replay_of(_READING, lambda: partial(self._read, self.next_B, self.has_next_B))
             self._put(state)
             self.buffers.features_BD[:rows] = state.features_BD
             self.next_B[:rows] = ids_B1[:, 0]
@@ -154,14 +155,19 @@ class GraphSampler:
 
     def _captured(self, choose: Choose) -> Callable[[], None]:
         """Return the replay of the step that chooses tokens by `choose`, which is captured at its first use."""
-        plan = self.plan(choose)
-        return self._replay_of(choose, self._by_torch(choose) if plan is None else self._by_kernels(plan))
 
-    def _replay_of(self, key: Any, step: Callable[[], None]) -> Callable[[], None]:
-        """Return the replay of a step, which is captured when the key is first used."""
+        def make() -> Callable[[], None]:
+            plan = self.plan(choose)
+            return self._by_torch(choose) if plan is None else self._by_kernels(plan)
+
+        return self._replay_of(choose, make)
+
+    def _replay_of(self, key: Any, make: Callable[[], Callable[[], None]]) -> Callable[[], None]:
+        """Return the replay of a step, which is made and captured when the key is first used."""
         if key not in self.captured:
             if len(self.captured) >= _MOST_CAPTURED:
                 del self.captured[next(iter(self.captured))]
+            step = make()
             self.captured[key] = self.capture(step), step
         return self.captured[key][0]
 
@@ -239,6 +245,7 @@ class GraphSampler:
 
     def _slide(self) -> None:
         """Let full windows drop their oldest tokens, and read the others again."""
+        assert isinstance(self.memory, FixedArrays)
         buffers, size = self.buffers, self.buffers.ids_BW.shape[1]
         is_full_B, kept = buffers.lengths_B == size, size - self.slides
         ids_BT = buffers.ids_BW[:, self.slides :].clone()
