@@ -96,7 +96,6 @@ def test_an_exception_while_packing_is_raised(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.compile brings some of its own
 def test_a_compiled_run_on_lines_is_resumed_bit_for_bit(tmp_path: Any) -> None:
     """More shapes than torch compiles made it depend on where a run began, and threads on chance."""
     text = cr.Corpus.from_text("".join(f"{'word ' * (i % 23)}{i % 7}\n" for i in range(3000)))

@@ -26,7 +26,7 @@ _MIXING = 4.0  # the time to mix and measure a mixture, in that to measure a net
 _LEAST_SECONDS = 1.0  # a network whose turn comes in time gets at least that much
 LATE_SECONDS = 10.0
 """After the end of the time, in which a network may still begin: a short comparison has a network too."""
-_TELLING_SECONDS, _MOST_SLOWNESS = 0.5, 8.0  # seconds of work that tell; the largest factor
+_TELLING_SECONDS, _MOST_SLOWNESS = 0.5, 8.0  # least seconds of work to measure a slowdown by; the largest slowdown
 _MULTIPLES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9}
 
 

@@ -164,7 +164,10 @@ def load(path: str | Path, *, context: Context = "stream") -> NeuralModel:
 
 
 def _reader(path: Path) -> Any:
-    """The package's reader, which takes what is beyond the end of a file for values of no bytes: for trillions."""
+    """Return the package's reader, with an error where a value goes beyond the end of the file.
+
+    The package itself goes on without bytes, for as many values as a damaged file says: for hours.
+    """
 
     class Whole(library().GGUFReader):  # type: ignore[misc]
         def _get(self, offset: int, dtype: Any, count: int = 1, **options: Any) -> Any:

@@ -200,42 +200,13 @@ def choose_from_all(
         if (OPERATIONS >> (3 * i)) & 7 == TEMPERATURE:
             temperature *= value
         elif (OPERATIONS >> (3 * i)) & 7 == TOP_K:
-            least = tl.zeros([], tl.uint32)
-            for bit in range(BITS):
-                trial = least | (tl.full([], 1, tl.uint32) << (BITS - 1 - bit))
-                least = tl.where(_count_from(z_ptr, forbidden_ptr, trial, V, bos, FORBIDDEN, BLOCK, BITS)
-                                 >= value.to(tl.int32), trial, least)  # fmt: skip
-            above = _count_from(z_ptr, forbidden_ptr, least + 1, V, bos, FORBIDDEN, BLOCK, BITS)
-            cut, room = _tighter(cut, room, least, value.to(tl.int32) - above)
+            least, space = _cut_of_top_k(z_ptr, forbidden_ptr, value.to(tl.int32), V, bos, FORBIDDEN, BLOCK, BITS)
+            cut, room = _tighter(cut, room, least, space)
         elif (OPERATIONS >> (3 * i)) & 7 == TOP_P:
-            mass, equal, many = _mass_from(
-                z_ptr, forbidden_ptr, cut, top, temperature, floor, V, bos, FORBIDDEN, BLOCK, BITS
+            least, space = _cut_of_top_p(
+                z_ptr, forbidden_ptr, value, cut, room, top, temperature, floor, V, bos, FORBIDDEN, BLOCK, BITS
             )
-            # tokens of one key are equally likely, so the mass of some of them is their share
-            mass += equal * tl.minimum(room, many) / tl.maximum(many, 1)
-            wanted = value * (1 - 1e-9) * mass
-            # the largest key at or above which there is enough, bit by bit; it is the key of a token
-            least = tl.zeros([], tl.uint32)
-            first_key, first_weight = _weighed(
-                z_ptr, forbidden_ptr, tl.arange(0, BLOCK), top, temperature, floor, V, bos, FORBIDDEN, BITS
-            )
-            for bit in range(BITS):
-                trial = least | (tl.full([], 1, tl.uint32) << (BITS - 1 - bit))
-                # what fits into one block is read once, and stays in registers
-                reached = tl.where(first_key >= trial, first_weight, 0.0)
-                for start in range(BLOCK, V, BLOCK):
-                    v = start + tl.arange(0, BLOCK)
-                    key, weight = _weighed(
-                        z_ptr, forbidden_ptr, v, top, temperature, floor, V, bos, FORBIDDEN, BITS
-                    )
-                    reached += tl.where(key >= trial, weight, 0.0)
-                least = tl.where((trial <= cut) | (tl.sum(reached, 0) >= wanted), trial, least)
-            before, equal, many = _mass_from(
-                z_ptr, forbidden_ptr, least, top, temperature, floor, V, bos, FORBIDDEN, BLOCK, BITS
-            )
-            each = equal / tl.maximum(many, 1)
-            needed = tl.ceil((wanted - before) / tl.maximum(each, 1e-300))
-            cut, room = _tighter(cut, room, least, tl.minimum(needed, 1e9).to(tl.int32))
+            cut, room = _tighter(cut, room, least, space)
         else:
             floor = tl.maximum(floor, temperature * tl.log(value))
 
@@ -263,6 +234,54 @@ def choose_from_all(
         logits_ptr, stride, buffers, embedding, is_token_ptr, ids_ptr, token, top > -float("inf"),
         highest + tl.log(total), total, end, scale, most_steps, window, D, BLOCK_D, EMBEDS, HAS_PLACES, PAD,
     )  # fmt: skip
+
+
+@triton.jit
+def _cut_of_top_k(
+    z_ptr, forbidden_ptr, k, V: tl.constexpr, bos, FORBIDDEN: tl.constexpr, BLOCK: tl.constexpr, BITS: tl.constexpr
+):  # fmt: skip
+    """Return the largest key that at least k tokens reach, and how many tokens with that key are among the k."""
+    least = tl.zeros([], tl.uint32)
+    for bit in range(BITS):
+        trial = least | (tl.full([], 1, tl.uint32) << (BITS - 1 - bit))
+        least = tl.where(
+            _count_from(z_ptr, forbidden_ptr, trial, V, bos, FORBIDDEN, BLOCK, BITS) >= k, trial, least
+        )
+    return least, k - _count_from(z_ptr, forbidden_ptr, least + 1, V, bos, FORBIDDEN, BLOCK, BITS)
+
+
+@triton.jit
+def _cut_of_top_p(
+    z_ptr, forbidden_ptr, share, cut, room, top, temperature, floor, V: tl.constexpr, bos, FORBIDDEN: tl.constexpr,
+    BLOCK: tl.constexpr, BITS: tl.constexpr,
+):  # fmt: skip
+    """Return the largest key at or above which the tokens left reach a share, and how many of that key it takes."""
+    mass, equal, many = _mass_from(
+        z_ptr, forbidden_ptr, cut, top, temperature, floor, V, bos, FORBIDDEN, BLOCK, BITS
+    )
+    # tokens of one key are equally likely, so the mass of some of them is their share
+    mass += equal * tl.minimum(room, many) / tl.maximum(many, 1)
+    wanted = share * (1 - 1e-9) * mass
+    # what fits into one block is read once, and stays in registers
+    first_key, first_weight = _weighed(
+        z_ptr, forbidden_ptr, tl.arange(0, BLOCK), top, temperature, floor, V, bos, FORBIDDEN, BITS
+    )
+    # bit by bit; the result is the key of a token
+    least = tl.zeros([], tl.uint32)
+    for bit in range(BITS):
+        trial = least | (tl.full([], 1, tl.uint32) << (BITS - 1 - bit))
+        reached = tl.where(first_key >= trial, first_weight, 0.0)
+        for start in range(BLOCK, V, BLOCK):
+            v = start + tl.arange(0, BLOCK)
+            key, weight = _weighed(z_ptr, forbidden_ptr, v, top, temperature, floor, V, bos, FORBIDDEN, BITS)
+            reached += tl.where(key >= trial, weight, 0.0)
+        least = tl.where((trial <= cut) | (tl.sum(reached, 0) >= wanted), trial, least)
+    before, equal, many = _mass_from(
+        z_ptr, forbidden_ptr, least, top, temperature, floor, V, bos, FORBIDDEN, BLOCK, BITS
+    )
+    each = equal / tl.maximum(many, 1)
+    needed = tl.ceil((wanted - before) / tl.maximum(each, 1e-300))
+    return least, tl.minimum(needed, 1e9).to(tl.int32)
 
 
 @triton.jit

@@ -15,7 +15,7 @@ from chainrule.decode.strategies import Strategy
 from chainrule.errors import ChainruleError
 
 PIECES_AHEAD = 4
-"""Pieces of each text that are generated ahead of what was sent: who does not read stops his own texts."""
+"""The most unsent pieces of a text: its generation stops there until the client reads."""
 
 
 class BusyError(ChainruleError):
@@ -83,18 +83,18 @@ class Ticket:
     """A request for texts that is under way. It belongs to the event loop that made it."""
 
     def __init__(self, ask: Ask, wake: Callable[[], None] = lambda: None) -> None:
-        """`wake` has the thread of the model look at the request again, where it was set aside."""
+        """`wake` tells the thread of the model to look again at a request that was set aside."""
         self.ask, self._wake = ask, wake
         self.cancelled = False
         self.is_aside = False
-        """Whether its texts wait until their client has read more."""
+        """True if generation of its texts waits until the client has read more."""
         self.waiting = ask.n
         """Texts that have not ended."""
         self._events: asyncio.Queue[Event] = asyncio.Queue()
 
     @property
     def is_behind(self) -> bool:
-        """Whether so much is generated that was not sent yet that more should wait; less than a piece ends that."""
+        """True if too many pieces are unsent; once texts were set aside, until at most one piece of each is."""
         return self._events.qsize() > (1 if self.is_aside else PIECES_AHEAD) * self.ask.n
 
     def put(self, event: Event) -> None:

@@ -57,7 +57,7 @@ class Scheduler:
         self._together: dict[Hashable, Rows] = {}
         """Rows that are generated together: all of a network's, those of one strategy where a row costs little."""
         self._aside: list[tuple[Hashable, Rows]] = []
-        """Rows whose clients have not read what was generated for them, with their key in `_together`."""
+        """Rows that wait until their clients have read more, with their key in `_together`."""
         self._prefixes = Prefixes(model) if isinstance(model, LanguageModel) else None
         self._pace = Pace()
         self._outbox: list[Callable[[], None]] = []
@@ -267,7 +267,7 @@ class Scheduler:
                 del self._together[key]
 
     def _set_aside(self, key: Hashable, rows: Rows) -> None:
-        """Let texts wait whose client does not read: they would take time from others, and fill the memory."""
+        """Set texts aside whose client does not read: they would take time from others, and fill the memory."""
         behind = [place for place, row in enumerate(rows.rows) if row.ticket.is_behind]
         if not behind or self.generating - self._active + len(behind) > self.limits.rows:
             return
@@ -358,7 +358,7 @@ class Scheduler:
 
 
 def _goes_on(row: Row) -> bool:
-    """Whether a row that was set aside has something to be done."""
+    """Return True if a row that was set aside can go on, or can be dropped."""
     return row.ticket.cancelled or not row.ticket.is_behind
 
 
