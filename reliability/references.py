@@ -65,7 +65,14 @@ Entries = dict[tuple[str, ...], tuple[float, float]]
 
 def _kenlm(trial: Trial) -> None:
     text = (DATA / "text.txt").read_text(encoding="utf-8")
-    lm = cr.train("ngram", cr.Corpus.from_text(text), order=3, smoothing="modified-kneser-ney", tokenizer="word")
+    lm = cr.train(
+        "ngram",
+        cr.Corpus.from_text(text),
+        order=3,
+        smoothing="modified-kneser-ney",
+        tokenizer="word",
+        context="line",
+    )
     entries = _entries(DATA / "trigram.arpa")
     words = sorted({word for ngram in entries for word in ngram} - {"<s>", "</s>", "<unk>"})
     for _ in trial:

@@ -276,7 +276,9 @@ def test_a_strategy_that_reads_earlier_tokens_undeclared_is_named() -> None:
 @pytest.mark.parametrize("smoothing", ["modified-kneser-ney", "laplace"])
 def test_a_beam_of_one_that_ends_as_usual_is_greedy(smoothing: str) -> None:
     """With "best", </s> ends a hypothesis only if it is the most likely token; with "any", at every step."""
-    lm = cr.train("ngram", cr.Corpus.open("builtin:python"), order=3, smoothing=smoothing, tokenizer="word")
+    lm = cr.train(
+        "ngram", cr.Corpus.open("builtin:python"), order=3, smoothing=smoothing, tokenizer="word", context="line"
+    )
     prompts = ["The", "If the value", "a function", "This is", "x", "See also", ""]
     greedy = cr.generate_many(lm, prompts, cr.Greedy(), max_tokens=20)
     usual = cr.generate_many(lm, prompts, cr.Beam(1, ending="best"), max_tokens=20)

@@ -58,7 +58,14 @@ def test_every_ngram_has_the_probability_and_backoff_of_lmplz(
         monkeypatch.setattr(parallel, "SLOW_NANOSECONDS", 0)
     text = "".join((DATA / "text.txt").read_text(encoding="utf-8").splitlines(keepends=True)[:lines])
     assert text.endswith("\n")
-    lm = cr.train("ngram", cr.Corpus.from_text(text), smoothing="modified-kneser-ney", **settings, tokenizer="word")
+    lm = cr.train(
+        "ngram",
+        cr.Corpus.from_text(text),
+        smoothing="modified-kneser-ney",
+        **settings,
+        tokenizer="word",
+        context="line",
+    )
     assert isinstance(lm, NgramModel)
     ours, theirs = entries_of(lm), read_arpa(DATA / f"{golden}.arpa")
     assert ours.keys() == theirs.keys()

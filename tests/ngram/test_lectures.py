@@ -152,7 +152,9 @@ def test_one_word_and_one_line() -> None:
 
 
 def test_empty_lines_are_events() -> None:
-    lm = cr.train("ngram", cr.Corpus.from_text("\n\na\n\n"), order=2, smoothing="mle", tokenizer="word")
+    lm = cr.train(
+        "ngram", cr.Corpus.from_text("\n\na\n\n"), order=2, smoothing="mle", tokenizer="word", context="line"
+    )
     # three of four lines end at once
     assert math.isclose(math.exp(lm.log_prob("")), 3 / 4, rel_tol=1e-6)
 

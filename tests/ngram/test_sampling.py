@@ -67,7 +67,7 @@ def corpus() -> cr.Corpus:
 
 @cache
 def model(smoothing: str = "modified-kneser-ney", tokenizer: str = "word", **settings: object) -> NgramModel:
-    lm = cr.train("ngram", corpus(), order=4, smoothing=smoothing, tokenizer=tokenizer, **settings)
+    lm = cr.train("ngram", corpus(), order=4, smoothing=smoothing, tokenizer=tokenizer, context="line", **settings)
     assert isinstance(lm, NgramModel)
     return lm
 

@@ -33,11 +33,10 @@ from chainrule.comparison.results import (
 from chainrule.comparison.surprisals import SURPRISALS, read_sizes, read_surprisals, write_text
 from chainrule.contract.data import TrainingData
 from chainrule.contract.kinds import HeldOut, LadderEntry, is_for_accelerators
-from chainrule.contract.lm import Context
 from chainrule.errors import ChainruleError, FolderError
 from chainrule.evaluation.intervals import FEWEST, among, drawn_bits_per_byte, drawn_means, middle_of, per_document
-from chainrule.folder import MANIFEST, to_json
-from chainrule.runs.prepare import TokenizerChoice, split_off
+from chainrule.folder import MANIFEST, ContextChoice, to_json
+from chainrule.runs.prepare import TokenizerChoice, context_for, split_off
 from chainrule.runs.train import Given, as_examples, encode_examples, lines_of
 from chainrule.system.devices import choose_device, has_torch, load_torch_whole
 from chainrule.system.disk import holding, remove_folder, scratch_folder, sweep
@@ -70,7 +69,7 @@ def compare(
     kinds: Sequence[str] | None = None,
     tokenizer: TokenizerChoice | None = None,
     source_tokenizer: TokenizerChoice | None = None,
-    context: Context = "line",
+    context: ContextChoice = "auto",
     device: str = "cpu",
     minutes: float | None = None,
     budget: str | None = None,
@@ -91,8 +90,9 @@ def compare(
 
     `ladder` is quick, standard (each family at its best), full (every smoothing method too), a table of the
     lectures (`ladder_names`), or a file that lists models [standard; full with `kinds`]. A `task` other than
-    language has a ladder and a measure of its own: translation takes pairs. `include` are folders of models that
-    stand already, which are measured with their own tokenizers.
+    language has a ladder and a measure of its own: translation takes pairs. Context flows across lines
+    ("stream"), or each line is a sequence ("line"), as suits the text if not given (`context_for`). `include` are
+    folders of models that stand already, which are measured with their own tokenizers.
 
     `minutes` is the time of the whole comparison, which its networks share [4; other tasks: a minute for each
     network]. With a `budget` every network gets the same instead: tokens=2M, steps=1000 or flops=1e15 of training,
@@ -130,7 +130,14 @@ def compare(
         chosen = tokenizer or TokenizerChoice(first.tokenizer)
         the_tokenizer, encoded, sources = encode_examples(first, parts, chosen, source_tokenizer, scratch, progress)
         data = TrainingData(
-            the_tokenizer, encoded["train"], encoded["valid"], context, seed, progress, device, sources=sources
+            the_tokenizer,
+            encoded["train"],
+            encoded["valid"],
+            context_for(examples, context, split),
+            seed,
+            progress,
+            device,
+            sources=sources,
         )
         own = _own_tokens(entries, parts, data, scratch)
         if equal is not None:

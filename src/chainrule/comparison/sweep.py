@@ -9,9 +9,9 @@ from typing import Any
 
 from chainrule import settings as settings_of
 from chainrule.contract.kinds import Kind
-from chainrule.contract.lm import Context
 from chainrule.errors import SettingsError
 from chainrule.evaluation.measure import Measured, caveats, evaluate
+from chainrule.folder import ContextChoice
 from chainrule.runs.prepare import TokenizerChoice, split_off
 from chainrule.runs.train import train_kind
 from chainrule.system.devices import choose_device
@@ -47,7 +47,7 @@ def sweep(
     *,
     held_out: Corpus | None = None,
     tokenizer: TokenizerChoice | None = None,
-    context: Context = "line",
+    context: ContextChoice = "auto",
     seed: int = 0,
     device: str = "auto",
     progress: Progress = SILENT,

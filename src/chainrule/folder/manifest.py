@@ -34,6 +34,9 @@ Entry = TypeVar("Entry")
 Context: TypeAlias = Literal["line", "stream"]
 """Where a sequence ends: at each line, or never (then a line end is one more token to predict)."""
 
+ContextChoice: TypeAlias = Literal["auto", "line", "stream"]
+"""A context, or the one that suits the text."""
+
 FORMAT = "chainrule-model"
 VERSION = 2
 _UNSIGNED_VERSION = 1  # whose manifest has no checksum of itself

@@ -6,11 +6,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from chainrule.contract.data import Annotated, Sources
 from chainrule.errors import SettingsError
+from chainrule.folder import Context, ContextChoice
 from chainrule.system.disk import naming
 from chainrule.system.parallel import EMBEDDED, Executor
 from chainrule.system.progress import SILENT, Progress
@@ -38,6 +40,28 @@ E = TypeVar("E", Corpus, Pairs, Tagged, Labelled)
 
 
 _FEWEST_SUBWORDS, _MOST_SUBWORDS = 1024, 8192
+_FIRST_DOCUMENTS, _LINES_OF_LINES = 1000, 1.5  # documents that are read; the most lines of documents that are lines
+
+
+def context_for(examples: Any, context: ContextChoice, by: By = "auto") -> Context:
+    """Return the context that suits a text, if none is chosen.
+
+    It flows across lines if the documents have several, such as paragraphs of prose and files of code: what a line
+    says depends on the lines before it. `by` is how the text is split: between lines that were dealt to different
+    parts, nothing can flow.
+
+    >>> prose = Corpus.from_text("To be,\\nor not to be.\\n\\nThat is\\nthe question.\\n")
+    >>> context_for(prose, "auto"), context_for(prose, "auto", by="line")
+    ('stream', 'line')
+    >>> context_for(Corpus.from_text("i love cats\\nyou love dogs\\n"), "auto")
+    'line'
+    """
+    if context != "auto":
+        return context
+    if by == "line" or not isinstance(examples, Corpus):
+        return "line"
+    lines = [document.count(b"\n") for document in islice(examples.documents(), _FIRST_DOCUMENTS)]
+    return "stream" if sum(lines) > _LINES_OF_LINES * len(lines) else "line"
 
 
 def subwords_for(size: int) -> int:

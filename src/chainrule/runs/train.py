@@ -13,9 +13,10 @@ from typing import Any, TypeAlias
 from chainrule import settings as settings_of
 from chainrule.contract.data import TrainingData
 from chainrule.contract.kinds import Kind, find_kind, is_for_accelerators, learns_as
-from chainrule.contract.lm import Context, LanguageModel
+from chainrule.contract.lm import LanguageModel
 from chainrule.errors import Interrupted, SettingsError
-from chainrule.runs.prepare import Chosen, TokenizerChoice, split_off
+from chainrule.folder import ContextChoice
+from chainrule.runs.prepare import Chosen, TokenizerChoice, context_for, split_off
 from chainrule.runs.record import (
     SOURCES,
     Examples,
@@ -57,7 +58,7 @@ def train(
     valid: Given | None = None,
     tokenizer: Chosen | str | None = None,
     source_tokenizer: Chosen | str | None = None,
-    context: Context = "line",
+    context: ContextChoice = "auto",
     seed: int = 0,
     progress: Reports = False,
     device: str = "cpu",
@@ -71,6 +72,8 @@ def train(
     A string is a text, a list of strings is several documents; a `Path` is a file, and a list of them files.
     Without `valid`, a kind that tunes on held-out text tunes on 5 % of the documents; others train on all of them.
     Kinds that train in steps keep checkpoints and measurements in the folder `run`, and can `resume` from there.
+    Context flows across lines ("stream"), or each line is a sequence ("line"), as suits the text if not given
+    (`context_for`).
     `workers`, such as those of `chainrule.ray.connection.ray_executor`, count n-grams in other processes.
 
     >>> import chainrule as cr
@@ -107,7 +110,7 @@ def train_kind(
     valid: Examples | None = None,
     tokenizer: Chosen | str | None = None,
     source_tokenizer: Chosen | str | None = None,
-    context: Context = "line",
+    context: ContextChoice = "auto",
     seed: int = 0,
     progress: Progress = SILENT,
     device: str = "cpu",
@@ -132,6 +135,7 @@ def train_kind(
         if kind.keeps_run:
             stack.enter_context(using_run(run, resume=resume))
         folder = stack.enter_context(scratch_folder(executor.folder))
+        its_context = context_for(corpus, context)
         parts: dict[str, Any] = {"train": corpus}
         is_tuned = kind.tunes_on_held_out(settings)
         if valid is not None or (is_tuned and _has_documents(lines_of(corpus), kind.fewest_documents(settings))):
@@ -147,7 +151,9 @@ def train_kind(
             kind, parts, made, source_tokenizer, folder, progress, settings, executor
         )
         texts = encoded["train"], encoded.get("valid")
-        data = TrainingData(the_tokenizer, *texts, context, seed, progress, device, run, resume, sources, executor)
+        data = TrainingData(
+            the_tokenizer, *texts, its_context, seed, progress, device, run, resume, sources, executor
+        )
         team.check_same(data.fingerprints, "text")
         began = time.perf_counter()
         with _recorded(kind, corpus, valid, tokenizer, source_tokenizer, settings, data):
@@ -160,7 +166,7 @@ def train_kind(
     return lm
 
 
-def _check_run(kind: Kind, settings: Any, context: Context, *, resume: bool) -> None:
+def _check_run(kind: Kind, settings: Any, context: ContextChoice, *, resume: bool) -> None:
     """Refuse what a kind cannot do: resume, train in several processes, or carry context across pairs."""
     if resume and not kind.keeps_run:
         raise SettingsError(
@@ -168,7 +174,7 @@ def _check_run(kind: Kind, settings: Any, context: Context, *, resume: bool) -> 
         )
     if processes() > 1 and not hasattr(settings, "parallel"):
         raise SettingsError(f"the kind {kind.name!r} is trained by one process: leave out torchrun")
-    if context != "line" and learns_as(kind, settings).has_sources:
+    if context == "stream" and learns_as(kind, settings).has_sources:
         raise SettingsError("pairs are lines without context across them: leave out the context")
 
 

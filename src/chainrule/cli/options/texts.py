@@ -68,11 +68,13 @@ def held_out_option(explanation: str) -> Callable[[Command], Command]:
     return option("--held-out FILE...", explanation, formerly="--valid")
 
 
-def context_option(default: str = "line") -> Callable[[Command], Command]:
-    """Declare --context, which says where a sequence ends."""
-    return option(
-        "--context [line|stream]", "A line is a sequence, or context flows across lines.", default=default
-    )
+context_option = option(
+    "--context [auto|line|stream]",
+    "Each line is a sequence, or context flows across lines; auto: it flows across those of paragraphs and of "
+    "files of code.",
+    default="auto",
+)
+"""--context, which says where a sequence ends."""
 
 
 def open_corpora(options: Mapping[str, Any], *texts: Sequence[str] | None) -> list[cr.Corpus | None]:

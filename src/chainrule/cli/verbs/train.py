@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     default=None,
 )
 @rare(texts.source_tokenizer)
-@texts.context_option()
+@texts.context_option
 @opt.minutes("The most time to train: short for --set minutes=M.")
 @opt.option("--set KEY=VALUE...", "A setting of the kind; repeatable.", name="settings")
 @opt.device
@@ -53,8 +53,9 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
     """Train a model of KIND on CORPUS.
 
     CORPUS is files (text, .jsonl, .csv, .tsv or .parquet; .gz and .zst too), folders, patterns in quotes, - for
-    standard input, builtin:shakespeare or builtin:python. --field names the fields of records that are text. A line
-    of text is a sequence, unless --context stream is given.
+    standard input, builtin:shakespeare or builtin:python. --field names the fields of records that are text.
+    Context flows across the lines of paragraphs and of files of code; in other texts each line is a sequence
+    (--context).
 
     `chainrule kinds` lists the kinds, `chainrule kinds KIND` the settings of one for --set. A training that is
     stopped (Ctrl-C) goes on with `chainrule resume OUT.run`, or with this command and --resume.

@@ -25,12 +25,11 @@ from chainrule.comparison.results import another_error, identity_of, is_unused
 from chainrule.comparison.scaling.law import FLOPS, Law, Prediction, fit_law, interval, predict_larger, refit
 from chainrule.contract.data import TrainingData
 from chainrule.contract.kinds import find_kind
-from chainrule.contract.lm import Context
 from chainrule.errors import ChainruleError, DamagedFileError, FolderError, SettingsError
 from chainrule.evaluation.measure import measure
-from chainrule.folder import to_json
+from chainrule.folder import ContextChoice, to_json
 from chainrule.networks.defaults import PARAMETERS_PER_TOKEN, RunEstimate, batch_size
-from chainrule.runs.prepare import TokenizerChoice, encode_parts, split_off
+from chainrule.runs.prepare import TokenizerChoice, context_for, encode_parts, split_off
 from chainrule.system.devices import choose_device
 from chainrule.system.disk import holding, replaced_file, scratch_folder
 from chainrule.system.progress import SILENT, Reports, as_progress
@@ -181,7 +180,7 @@ def scale(
     minutes: float = MINUTES,
     budgets: Sequence[float] = (),
     tokenizer: Tokenizer | TokenizerChoice | None = None,
-    context: Context = "stream",
+    context: ContextChoice = "auto",
     device: str = "cpu",
     seed: int = 0,
     overwrite: bool = False,
@@ -200,11 +199,13 @@ def scale(
         raise ChainruleError("a budget is a number of floating-point operations above 0, such as 1e18")
     earlier = _earlier(out, overwrite)
     with holding(out), scratch_folder() as scratch:
-        parts = split_off(as_corpus(corpus), {}, PARTS, scratch, seed=seed, progress=progress)
+        corpus = as_corpus(corpus)
+        its_context = context_for(corpus, context)
+        parts = split_off(corpus, {}, PARTS, scratch, seed=seed, progress=progress)
         parts["valid"] = _beginning(parts["valid"], scratch / "held-out.txt")
         chosen = tokenizer or TokenizerChoice("bpe")
         the_tokenizer, encoded, _ = encode_parts(parts, chosen, scratch, progress)
-        data = TrainingData(the_tokenizer, encoded["train"], None, context, seed, progress, device)
+        data = TrainingData(the_tokenizer, encoded["train"], None, its_context, seed, progress, device)
         identity = identity_of(data, encoded, minutes)
         identity["sizes"] = None if named is None else [size.name for size in named]
         identity["shares"] = grid_shares
