@@ -80,5 +80,12 @@ def test_the_length_of_rows() -> None:
     assert (
         TrainingSettings(length=5).row_length(None, "line") == TrainingSettings(length=5).row_length(8, "line") == 5
     )
+    # 32 rows of a stream, if they have 16 tokens or more
+    assert [TrainingSettings(batch=n).row_length(None, "stream") for n in (256, 512, 1024, 2048)] == [
+        16,
+        16,
+        32,
+        64,
+    ]
     with pytest.raises(SettingsError, match=r"at most 8, .*: 9"):
         TrainingSettings(length=9).row_length(8, "line")

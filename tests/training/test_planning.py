@@ -89,7 +89,7 @@ def test_both_engines_say_so(engine: str) -> None:
         context="stream",
         progress=progress,
         engine=engine,
-        batch=16,
+        batch=8,
         minutes=1e-4,
         hidden=8,
         tokenizer="word",

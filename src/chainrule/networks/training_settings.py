@@ -47,7 +47,12 @@ LOOKED_UP = ("embed", "positions", "starts")
 """Parts of the names of parameters that are not matrices of products: tables of vectors, and initial states."""
 
 STREAM_LENGTH, LINE_LENGTH = 64, 256
-"""The tokens of a row, with stream and line context, where a network has no window and no length is set."""
+"""The most tokens of a row, with stream and line context, where a network has no window and no length is set."""
+
+_ROWS, _SHORTEST = (
+    32,
+    16,
+)  # rows for which products are fast on a CPU; the shortest rows of a stream to have as many
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,8 @@ class TrainingSettings(Checked):
         "lines of one step in random order (in a stream: rows), such as 1; none: as many as batch has room for",
     )
     length: int | None = size(
-        None, "tokens of a row, through which gradients flow; none: the network's window, or 64 (of lines 256)"
+        None,
+        "tokens of a row, through which gradients flow; none: the network's window, or 16 to 64 (of lines 256)",
     )
     vary_length: bool = setting(
         False, "rows of another length at each step, for networks that carry their memory on"
@@ -140,7 +146,8 @@ class TrainingSettings(Checked):
     def row_length(self, window: int | None, context: str) -> int:
         """Return the tokens of a row, for a network that reads at most `window` at once; None: any number."""
         if window is None:
-            return self.length or (LINE_LENGTH if context == "line" else STREAM_LENGTH)
+            in_stream = min(STREAM_LENGTH, max(_SHORTEST, self.batch // _ROWS))
+            return self.length or (LINE_LENGTH if context == "line" else in_stream)
         if self.length is not None and self.length > window:
             raise SettingsError(
                 f"length should be at most {window}, the tokens that the network reads at once: {self.length}"
