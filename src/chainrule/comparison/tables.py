@@ -21,7 +21,8 @@ _SAMPLE = 160  # characters
 def comparison_parts(comparison: Comparison) -> list[Part]:
     """Return what a comparison found: its text, the table of its models with notes, curves, failures."""
     train, test = comparison.parts["train"], comparison.parts["test"]
-    head = f"{comparison.tokenizer}, vocabulary {comparison.vocab_size:,}; trained on "
+    context = ", context across lines" if comparison.context == "stream" else ""
+    head = f"{comparison.tokenizer}, vocabulary {comparison.vocab_size:,}{context}; trained on "
     if comparison.is_of_text:
         unseen = (
             "held-out text" if any(one.has_seen_test for one in comparison.results) else "text no model has seen"

@@ -243,9 +243,10 @@ def _finish(lm: cr.LanguageModel, out: str, run: Path | None, overwrite: bool, a
     elif held_out:
         tuned = f", tuned on {held_out:,} held out"
     work = "" if steps is None else f" and {count(steps, 'step')}"
+    context = ", context across lines" if lm.context == "stream" else ""
     prepared = f"({number(seconds - training)} s of it to prepare the text)"
     say(
         console(),
         f"{out}: trained on {text} in {number(seconds)} s{work} {prepared}"
-        f"{tuned}; vocabulary {size:,}, {number(megabytes(out))} MB",
+        f"{tuned}; vocabulary {size:,}{context}, {number(megabytes(out))} MB",
     )
