@@ -74,7 +74,7 @@ def test_a_missing_peer_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def test_a_model_of_ids_on_a_device_is_the_one_that_training_gives() -> None:
-    lm = cr.train("ngram", cr.Corpus.from_text(TEXT * 20), order=gpu.ORDER, tokenizer="word")
+    lm = cr.train("ngram", cr.Corpus.from_text(TEXT * 20), order=gpu.ORDER, tokenizer="word", context="line")
     assert isinstance(lm, NgramModel)
     ids = lm.tokenizer.encode_lines((TEXT * 20).encode()).astype(np.int64)
     automaton = gpu.model_of(torch.as_tensor(ids), lm.tokenizer)

@@ -30,7 +30,7 @@ def ngrams(results: Results) -> None:
         ours = partial(_writer, lm, strategy, rows, lab.pick(TOKENS, 8))
         results.measure("ngrams", f"{name}, {rows} rows", ours, rows=rows)
     text = b"".join(corpus.blocks()).decode()
-    lines = cr.train("ngram", corpus, order=lab.pick(ORDER, 2), tokenizer="word")
+    lines = cr.train("ngram", corpus, order=lab.pick(ORDER, 2), tokenizer="word", context="line")
     results.measure("ngrams", "scoring lines", partial(_scorer, lines, text), _kenlm(lines, text))
     infinite = cr.train("anygram", corpus, tokenizer="word", context="stream")
     results.measure("ngrams", "any length, scoring", partial(_scorer, infinite, text))

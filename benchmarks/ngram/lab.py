@@ -117,7 +117,19 @@ def train(text: Path, folder: Path, settings: Sequence[str], environment: dict[s
     """Run `chainrule train ngram` in a process of its own."""
     every = [f"order={ORDER}", "smoothing=modified-kneser-ney", *settings]
     chosen = [word for setting in every for word in ("--set", setting)]
-    command = [sys.executable, "-m", "chainrule", "train", "ngram", text, "--tokenizer", "word", *chosen]
+    command = [
+        sys.executable,
+        "-m",
+        "chainrule",
+        "train",
+        "ngram",
+        text,
+        "--tokenizer",
+        "word",
+        "--context",
+        "line",
+        *chosen,
+    ]
     return measure([*command, "--overwrite", "--out", folder], environment)
 
 

@@ -42,7 +42,7 @@ def run(lab: Lab) -> None:
     words = sum(len(line.split()) + 1 for line in lines)
 
     def train_ours() -> cr.LanguageModel:
-        return cr.train("ngram", corpus, order=ORDER, smoothing="kneser-ney", tokenizer="word")
+        return cr.train("ngram", corpus, order=ORDER, smoothing="kneser-ney", tokenizer="word", context="line")
 
     title = f"Kneser-Ney of order {ORDER}, {words:,} tokens of text:"
     sides = [Side("chainrule", train_ours, words), Side("NLTK", lambda: train_nltk(lines), words)]

@@ -111,7 +111,7 @@ def train(files: Path, order: int, executor: str, cap: float | None, place: Path
     """Train by the command line, and measure it."""
     work, out = place / "work", place / executor
     work.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "chainrule", "train", "ngram", f"{files}/*.txt"]
+    command = [sys.executable, "-m", "chainrule", "train", "ngram", f"{files}/*.txt", "--context", "line"]
     command += ["--tokenizer", "word", "--set", f"order={order}"]
     command += ["--executor", executor, "--out", str(out), "--overwrite", "--json"]
     command += ["--work", str(work)] if executor == "ray" else []
