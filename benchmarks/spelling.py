@@ -1,11 +1,10 @@
 """Misspelled words corrected one by one: `python -m benchmarks spelling MISSPELLED... [options]`.
 
 Each file has lines such as "right: typed typed ..." or "typed TAB right"; without files, it is the set of words
-with which our settings were tuned. All sides read the same words: a trigram model of the corpus, for which a
-word is a line, with our default settings and with keep=0 (all words are known to be wrong); Norvig's corrector
-with the words of the corpus; and symspellpy, if it is installed, with the words of the corpus and with the
-dictionary that it brings along. Case does not count. The time is that of words seen for the first time, without
-the time to read the corpus.
+with which our settings were tuned. All sides read the same words: a trigram model of the corpus, with our default
+settings and with keep=0 (all words are known to be wrong); Norvig's corrector with the words of the corpus; and
+symspellpy, if it is installed, with the words of the corpus and with the dictionary that it brings along. Case does
+not count. The time is that of words seen for the first time, without the time to read the corpus.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _measure(options: argparse.Namespace) -> None:
-    lm = cr.train("ngram", existing(options.corpus), order=3, tokenizer="word:unicode", context="line")
+    lm = cr.train("ngram", existing(options.corpus), order=3, tokenizer="word:unicode")
     counts = Counter(re.findall(r"\w+", options.corpus.read_text().lower()))
     calls = CALLS * len(options.misspelled)
     sides = {"chainrule": _ours(lm, calls), "chainrule, keep=0": _ours(lm, calls, 0), "Norvig": _norvig(counts)}
