@@ -49,8 +49,8 @@ LOOKED_UP = ("embed", "positions", "starts")
 STREAM_LENGTH, LINE_LENGTH = 64, 256
 """The most tokens of a row, with stream and line context, where a network has no window and no length is set."""
 
-_ROWS = 32  # of a stream: products of fewer rows are slow on a CPU
-_SHORTEST = 16  # tokens of a row, if there would be fewer rows otherwise
+_ROWS, _SHORTEST = 32, 16
+"""Rows of a stream that a batch should have, as products of fewer are slow on a CPU; the fewest tokens of a row."""
 
 
 @dataclass(frozen=True)

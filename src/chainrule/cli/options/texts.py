@@ -68,13 +68,14 @@ def held_out_option(explanation: str) -> Callable[[Command], Command]:
     return option("--held-out FILE...", explanation, formerly="--valid")
 
 
-context_option = option(
-    "--context [auto|line|stream]",
-    "Each line is a sequence, or context flows across lines; auto: it flows across those of paragraphs and of "
-    "files of code.",
-    default="auto",
-)
-"""--context, which says where a sequence ends."""
+def context_option(default: str = "auto") -> Callable[[Command], Command]:
+    """Declare --context, which says where a sequence ends."""
+    return option(
+        "--context [auto|line|stream]",
+        "Each line is a sequence, or context flows across lines; auto: it flows across those of paragraphs and of "
+        "files of code.",
+        default=default,
+    )
 
 
 def open_corpora(options: Mapping[str, Any], *texts: Sequence[str] | None) -> list[cr.Corpus | None]:

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 @opt.option("--report/--no-report", "Write DIR/report.html at the end.", default=True)
 @texts.tokenizer_options(None)
 @texts.source_tokenizer
-@texts.context_option
+@texts.context_option()
 @opt.device
 @opt.seed
 @texts.corpus_options

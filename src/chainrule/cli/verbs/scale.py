@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     name="budgets",
 )
 @texts.tokenizer_options(None)
-@texts.context_option
+@texts.context_option("stream")
 @opt.device
 @opt.seed
 @texts.corpus_options

@@ -25,7 +25,7 @@ from chainrule.errors import SettingsError
 @opt.option("--set KEY=VALUE...", "A setting that all models have; repeatable.", name="settings")
 @texts.held_out_option("Text to measure on; repeatable. [default: 10 % of CORPUS]")
 @texts.tokenizer_options("word")
-@texts.context_option
+@texts.context_option()
 @opt.seed
 @opt.device
 @texts.corpus_options

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     default=None,
 )
 @rare(texts.source_tokenizer)
-@texts.context_option
+@texts.context_option()
 @opt.minutes("The most time to train: short for --set minutes=M.")
 @opt.option("--set KEY=VALUE...", "A setting of the kind; repeatable.", name="settings")
 @opt.device

@@ -180,7 +180,7 @@ def scale(
     minutes: float = MINUTES,
     budgets: Sequence[float] = (),
     tokenizer: Tokenizer | TokenizerChoice | None = None,
-    context: ContextChoice = "auto",
+    context: ContextChoice = "stream",
     device: str = "cpu",
     seed: int = 0,
     overwrite: bool = False,
