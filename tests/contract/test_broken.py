@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.arrays import PAD, Array, to_numpy
+from chainrule.arrays import PAD, Array, to_numpy, without
 from chainrule.contract.capabilities import (
     Capabilities,
     Choose,
@@ -23,6 +23,7 @@ from chainrule.contract.capabilities import (
 from chainrule.contract.lm import LanguageModel, State, check_rows, predictions, read_ahead, score_sequences
 from chainrule.decode.beam import beam_search
 from chainrule.decode.strategies import normalised
+from chainrule.decode.top import top_k
 from chainrule.testing.laws import LAWS, check_laws, laws_for
 
 TOY = "i love cats\ni love dogs\ncats chase mice\n"
@@ -365,6 +366,45 @@ class DraftsSomethingElse(Delegate):
         return Drafted(state, tokens, np.zeros(most), 1, most)
 
 
+class SearchesInSteps(Delegate):
+    """A correct model that goes on with the best hypotheses by itself."""
+
+    capabilities = Capabilities(frozenset({"search_steps"}))
+
+    def parents(self, hypotheses_PW: np.ndarray) -> np.ndarray:
+        """Return the rows of the hypotheses of each text that are continued."""
+        P, W = hypotheses_PW.shape
+        return (np.arange(P)[:, None] * W + hypotheses_PW).ravel()
+
+    def search_steps(
+        self,
+        state: State,
+        never: Sequence[int],
+        end: int | None,
+        live_PW: np.ndarray,
+        steps: int,
+        take: Callable[[np.ndarray, np.ndarray, np.ndarray], bool],
+    ) -> bool | None:
+        P, W = live_PW.shape
+        state = state.select(np.repeat(np.arange(len(state)), P * W // len(state)))
+        for _ in range(steps):
+            log_probs = self.next_log_probs(state)
+            values, tokens = top_k(without(log_probs, never), W)
+            if not take(values, tokens, log_probs[:, 0 if end is None else end]):
+                break
+            totals = (live_PW[:, :, None] + values.reshape(P, W, -1)).reshape(P, -1)
+            chosen_PW = np.argsort(-totals, axis=1, kind="stable")[:, :W]
+            live_PW = np.take_along_axis(totals, chosen_PW, axis=1)
+            tokens_PW = np.take_along_axis(tokens.reshape(P, -1), chosen_PW, axis=1)
+            state = self.extend(state.select(self.parents(chosen_PW // values.shape[1])), tokens_PW.reshape(-1, 1))
+        return True
+
+
+class ContinuesEachHypothesis(SearchesInSteps):
+    def parents(self, hypotheses_PW: np.ndarray) -> np.ndarray:
+        return np.arange(hypotheses_PW.size)
+
+
 class ScoresTextAsOneLine(Fast):
     def score_text(self, block: bytes) -> np.ndarray | None:
         return self.inner.score(self.tokenizer.encode_lines(block)[None].astype(np.int64))[0]
@@ -488,10 +528,11 @@ BROKEN: list[tuple[str, Callable[[], LanguageModel]]] = [
     ("writing_is_choosing_and_extending", WritesWithoutMoving),
     ("searching_is_ranking_and_extending", SearchesTheForbidden),
     ("searching_is_ranking_and_extending", SearchesWithoutEnd),
+    ("following_a_search_is_ranking_and_extending", ContinuesEachHypothesis),
     ("reading_ahead_is_extending", ReadsAheadAndForgets),
     ("drafts_are_tokens_of_the_vocabulary", DraftsTheStart),
 ]
-UNBROKEN = (Delegate, WrapsStates, Precise, Fast)
+UNBROKEN = (Delegate, WrapsStates, Precise, Fast, SearchesInSteps)
 SAVED = "save_and_load_is_bit_equal"
 
 

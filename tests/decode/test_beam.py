@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow_beam import slow_beam_search
@@ -16,10 +15,9 @@ from slow_beam import slow_beam_search
 import chainrule as cr
 from chainrule.arrays import PAD, Array
 from chainrule.contract.lm import LanguageModel, State
-from chainrule.decode.beam import _best_at_once, beam_search
+from chainrule.decode.beam import beam_search
 from chainrule.decode.healing import Respelling
 from chainrule.decode.strategies import Beam
-from chainrule.decode.top import top_k
 from chainrule.errors import ModelError
 
 SIZE, END = 5, 2
@@ -139,26 +137,3 @@ def test_many_poor_ends_do_not_end_the_search() -> None:
     beam, rules = Beam(width=3, ending="best"), {"max_tokens": 10, "end": END}
     (found,) = beam_search(lm, lm.start(1), beam, **rules)
     assert found[0].ids == slow_beam_search(lm, lm.start(1), beam, **rules)[0][0].ids == (1, 0, 1, END)
-
-
-@pytest.mark.parametrize("equal", [1, 6, 60])
-def test_the_best_tokens_of_a_device_are_those_of_the_plain_way(equal: int) -> None:
-    """Among equals the lowest token comes first; too many equals are left to the plain way."""
-    torch.manual_seed(0)
-    log_probs = torch.randn(5, 80).log_softmax(dim=-1)
-    log_probs[:, 10 : 10 + equal] = log_probs.max()
-    found = _best_at_once(log_probs, log_probs, 3, 7)
-    if equal == 60:
-        assert found is None
-        return
-    assert found is not None
-    values, tokens = top_k(log_probs, 3)
-    np.testing.assert_array_equal(found[1], tokens.numpy())
-    np.testing.assert_allclose(found[0], values.numpy())
-    np.testing.assert_allclose(found[2], log_probs[:, 7].numpy())
-
-
-def test_nan_ends_a_search_by_a_network() -> None:
-    log_probs = torch.full((2, 80), torch.nan)
-    with pytest.raises(ModelError, match="NaN"):
-        _best_at_once(log_probs, log_probs, 3, None)

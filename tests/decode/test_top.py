@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chainrule.decode.top import reaching_share, reaching_share_by_sorting, top_k
+from chainrule.decode.top import reaching_share, reaching_share_by_sorting, top_k, top_places_by_bits
 
 rows = st.lists(st.sampled_from([-np.inf, -3.0, -1.0, -0.5, 0.0]), min_size=1, max_size=20)
 
@@ -21,6 +21,19 @@ def test_the_largest_come_first_and_ties_go_to_the_lowest_place(row: list[float]
         values, places = top_k(array, k)
         assert places.tolist() == [expected, expected]
         assert values.tolist() == [[row[place] for place in expected]] * 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_values_and_places_as_one_integer(dtype: torch.dtype) -> None:
+    """As a device finds the largest values: numbers of every sign and size, zeros of both signs, and many ties."""
+    sizes = 10.0 ** torch.arange(-3, 2)[:, None]
+    values = (torch.randn(5, 400, generator=torch.Generator().manual_seed(0)) * sizes).to(dtype)
+    values[:, 200:], values[:, 3::50], values[:, 5::50] = values[:, :200].clone(), 0.0, -0.0
+    values[1:, ::3] = values[1:, ::3].abs() * -1e30
+    values[2, :390] = -torch.inf
+    expected = values.argsort(dim=-1, descending=True, stable=True)
+    for k in (1, 20, 400):
+        assert torch.equal(top_places_by_bits(values, k), expected[:, :k])
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.9, 0.999999, 1 - 1e-12])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from chainrule.inference.gpu.fixed_memory import FixedCache
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer
 
@@ -60,3 +61,34 @@ def test_the_kernels_compute_the_step(design: dict[str, Any], rows: int, dtype: 
             assert (found - expected).float().norm() < close * expected.float().norm()
             for one, other in zip(fast, slow, strict=True):
                 assert (one - other).float().norm() < close * other.float().norm()
+
+
+@pytest.mark.parametrize("width", [1, 3, 4])
+def test_the_rows_of_a_beam_move_in_place(width: int) -> None:
+    """Each row has the keys and values of its parent up to its length; what lies behind is not touched."""
+    generator = torch.Generator(DEVICE).manual_seed(0)
+    texts, heads, window, size = 3, 2, 150, 24
+    rows = texts * width
+    config = TransformerConfig("gpt2", layers=2, width=heads * size, heads=heads, window=window)
+    network = Transformer(config, 50).to(DEVICE)
+    memory = FixedCache(network, rows + 2)  # a sampler may have more rows than a search
+    parents = torch.randint(0, width, (texts, width), device=DEVICE, generator=generator)
+    parents[1] = torch.arange(width)  # nothing moves in the second text
+    parents = (parents + torch.arange(texts, device=DEVICE)[:, None] * width).flatten()
+    shared = torch.tensor([0, 3, 40], device=DEVICE)
+    lengths = torch.tensor([70] * width + [90] * width + [120] * width + [9, 9], device=DEVICE)
+    stores = memory.keys_LBGSK, memory.values_LBGSK
+    expected = []
+    for store in stores:
+        store.normal_(generator=generator)
+        store[:, :rows].unflatten(1, (texts, width))[:, 2, :, :, :40] = 1.0  # what the rows of the third text share
+        moved = store.clone()
+        for row, parent in enumerate(parents.tolist()):
+            moved[:, row, :, : lengths[row]] = store[:, parent, :, : lengths[row]]
+        expected.append(moved)
+    before = [store.clone() for store in stores]
+    for reorder in (memory.reorder, memory.reorder_by_kernel):
+        reorder(parents, width, shared, lengths)
+        for store, moved, kept in zip(stores, expected, before, strict=True):
+            torch.testing.assert_close(store, moved)
+            store.copy_(kept)

@@ -17,7 +17,7 @@ from chainrule.contract.capabilities import Capabilities
 from chainrule.contract.data import TrainingData
 from chainrule.contract.kinds import find_kind
 from chainrule.decode.sample import Choice, sample_after
-from chainrule.errors import DamagedFileError, SettingsError, TrainingError
+from chainrule.errors import DamagedFileError, ModelError, SettingsError, TrainingError
 from chainrule.folder import read_folder, write_tensors
 from chainrule.inference import neural_model as model_module
 from chainrule.inference.gpu.captured import TOKENS_THAT_REPAY
@@ -281,11 +281,19 @@ def _fail(*arguments: Any, **options: Any) -> Any:
 def test_a_captured_step_that_fails_ends_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     lm, plain = small(), small()
     monkeypatch.setattr(NeuralModel, "_has_graphs", property(lambda model: model is lm))
-    monkeypatch.setattr(GraphSampler, "_read", _fail)
+    monkeypatch.setattr(GraphSampler, "read_next", _fail)
     with pytest.warns(RuntimeWarning, match="a fast path failed.*TypeError: list indices") as warned:
         texts = [cr.generate(lm, "cats", strategy=cr.TopP(0.9), max_tokens=12, seed=seed) for seed in (0, 1)]
     assert len(warned) == 1 and lm.captured.has_failed
     assert texts == [cr.generate(plain, "cats", strategy=cr.TopP(0.9), max_tokens=12, seed=seed) for seed in (0, 1)]
+
+
+def test_nan_ends_a_search() -> None:
+    lm = small()
+    with torch.no_grad():
+        lm.network.head.weight[3] = torch.nan
+    with pytest.raises(ModelError, match="NaN"):
+        cr.generate(lm, "cats", strategy=cr.Beam(2))
 
 
 def test_a_reader_that_fails_ends_no_work(monkeypatch: pytest.MonkeyPatch) -> None:

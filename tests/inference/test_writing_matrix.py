@@ -249,6 +249,8 @@ def test_a_beam_finds_the_same(case: dict[str, Any]) -> None:
     expected = beam_search(plain, after(plain, prompts), cr.Beam(case["width"]), way="plain", **how)
     best = [[(one.log_prob / max(len(one.ids), 1)) for (one, *_) in some] for some in (found, expected)]
     np.testing.assert_allclose(*best, atol=ROUNDING["float32"])
+    if case["family"] in NETWORKS:
+        assert any(lm.captured.searches.values()) and not lm.captured.has_failed  # type: ignore[attr-defined]
     differs = sum(one[0].ids != other[0].ids for one, other in zip(found, expected, strict=True))
     assert differs <= max(1, len(prompts) // 10)  # two texts may be equally likely
 

@@ -16,6 +16,7 @@ to its plain way, and fails if a declared fast path never answers.
     prepare           nothing: the model loads what it needs when that pays off
     write             choose a token and `extend`, step by step (decode/sample.py)
     search            rank `next_log_probs` and `extend`, step by step (decode/beam.py)
+    search_steps      the same; the caller decides what is finished
     read_ahead        `predictions`, then `extend` by the tokens that are kept
     draft             `extend`, then the most likely token, step by step
     write_drafted     draft, `read_ahead`, choose and keep, step by step (decode/speculative.py)
@@ -33,7 +34,7 @@ Other methods have no plain way; only some models can do what they do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -114,6 +115,22 @@ class FastPaths(Protocol):
         `live_PW` is ln p of the W hypotheses of each text at first, -inf where there is none, and `lengths_PW` by
         how many tokens each continues its prompt. The state has a row for each of them; or a row for each text, if
         all of its hypotheses have read the same.
+        """
+
+    def search_steps(
+        self,
+        state: Any,
+        never: Sequence[int],
+        end: int | None,
+        live_PW: np.ndarray,
+        steps: int,
+        take: Callable[[np.ndarray, np.ndarray, np.ndarray], bool],
+    ) -> bool | None:
+        """Go on with the W best hypotheses of each text for so many steps, or until `take` returns False.
+
+        At each step `take` gets ln p of the W best next tokens of each hypothesis, without those in `never`, these
+        tokens, [PW, W] each, and ln p of `end`, [PW]. The state and `live_PW` are those of `search`. Returns True
+        after that; None if it failed, though `take` may have been called: take the plain way from the beginning.
         """
 
     def read_ahead(self, state: Any, ids_BT: Array) -> tuple[Array, Callable[[int], Any]] | None:

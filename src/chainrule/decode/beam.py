@@ -2,7 +2,8 @@
 
 Works on any model: hypotheses are rows of one batch, and `State.select` reorders them. The W best continuations of
 each hypothesis are found on the model's device; only they come back, and the W best of all are among them. A model
-that offers `search` does it by itself, with the same result. With a beam as wide as there are
+that offers `search` does it by itself, with the same result; one that offers `search_steps` goes on by itself, and
+is followed here. With a beam as wide as there are
 hypotheses it is an exhaustive search, and exact.
 
 When a hypothesis ends is one of two rules (`Beam.ending`):
@@ -28,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -69,15 +70,19 @@ def beam_search(
     """
     if len(state) == 0:
         return []
-    search = _Search.of(beam, best, max_tokens, starts or [[Respelling()]] * len(state))
+    beginnings = starts or [[Respelling()]] * len(state)
+    search = _Search.of(beam, best, max_tokens, beginnings)
     copies = beam.width  # of a prompt with one hypothesis, its state stands for all of its rows at first
     if starts is not None:
         opened = pad([respelling.ids for respelling in search.respellings])
         state, copies = lm.extend(state.select(np.repeat(np.arange(len(state)), copies)), opened), 1
     if way != "plain":
         found = search.by_the_model(lm, state, end, forbid)
+        if found is None and search.by_steps_of_the_model(lm, state, end, forbid):
+            found = search.results(end)
         if found is not None or way == "fast":
             return found  # type: ignore[return-value]
+        search = _Search.of(beam, best, max_tokens, beginnings)  # the model may have begun to search
     for _ in range(int(search.limits.max())):
         values, tokens, ends = _best_tokens(lm, state, beam.width, forbid, end)
         if copies > 1:
@@ -100,35 +105,15 @@ def _best_tokens(
     No more than W of the W best continuations can continue the same hypothesis.
     """
     log_probs = lm.next_log_probs(state)
-    never = forbid if end is None else [*forbid, end]
-    has_end = end is not None and end not in forbid
-    if not isinstance(log_probs, np.ndarray):
-        found = _best_at_once(log_probs, without(log_probs, never), width, end if has_end else None)
-        if found is not None:
-            return found
+    never, asked = _never(end, forbid)
     refuse_nan(float(array_namespace(log_probs).sum(log_probs)))
     values, tokens = map(to_numpy, top_k(without(log_probs, never), width))
-    return values.astype(np.float64), tokens, to_numpy(log_probs[:, end]) if has_end else None
+    return values.astype(np.float64), tokens, None if asked is None else to_numpy(log_probs[:, asked])
 
 
-def _best_at_once(
-    log_probs: Any, allowed: Any, width: int, end: int | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None] | None:
-    """The same for tensors of torch, in one transfer to the host; None if too many values are equal."""
-    # which of equal values `topk` takes is not said, and in 16 bits many are equal: so a few more are looked at
-    values, tokens = allowed.topk(min(4 * width + 8, allowed.shape[-1]), dim=-1)
-    ends = log_probs[:, 0 if end is None else end]
-    packed = to_numpy(array_namespace(values).concat(
-        [values.double(), tokens.double(), ends.double()[:, None], log_probs.sum(dim=-1).double()[:, None]], axis=1
-    ))  # fmt: skip
-    refuse_nan(packed[:, -1])
-    every, names = packed[:, : values.shape[1]], packed[:, values.shape[1] : -2].astype(np.int64)
-    is_whole = every.shape[1] == allowed.shape[-1]
-    if not is_whole and ((every[:, -1] == every[:, width - 1]) & (every[:, -1] > -math.inf)).any():
-        return None
-    order = np.lexsort((names, -every), axis=-1)[:, :width]  # among equals the lowest token
-    best, names = np.take_along_axis(every, order, axis=1), np.take_along_axis(names, order, axis=1)
-    return best, names, None if end is None else packed[:, -2]
+def _never(end: int | None, forbid: Sequence[int]) -> tuple[Sequence[int], int | None]:
+    """The tokens with which no hypothesis goes on, and the token of which ln p is needed; None: of none."""
+    return (forbid, None) if end is None else ([*forbid, end], None if end in forbid else end)
 
 
 @dataclass
@@ -193,6 +178,19 @@ class _Search:
             ids = (*start.ids, *one.ids)
             continued[p].append(Continuation(ids, one.log_prob, one.finished, start.inside))
         return continued
+
+    def by_steps_of_the_model(
+        self, lm: LanguageModel, state: State, end: int | None, forbid: Sequence[int]
+    ) -> bool:
+        """Search as the plain way does, where a model goes on by itself and is followed; False if it does not."""
+        W = self.beam.width
+        never, asked = _never(end, forbid)
+
+        def take(values: np.ndarray, tokens: np.ndarray, ends: np.ndarray) -> bool:
+            rows = (self.active[:, None] * W + np.arange(W)).ravel()
+            return len(self.advance(values[rows], tokens[rows], None if asked is None else ends[rows], end)) > 0
+
+        return bool(ask(lm, "search_steps", state, never, asked, self.live_PW, int(self.limits.max()), take))
 
     def advance(
         self, values: np.ndarray, tokens: np.ndarray, ends: np.ndarray | None, end: int | None

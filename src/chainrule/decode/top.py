@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from chainrule.arrays import Array, array_namespace, cumulative_sum
@@ -18,8 +20,10 @@ def top_k(values_BN: Array, k: int) -> tuple[Array, Array]:
     return array_namespace(values_BN).take_along_axis(values_BN, places_BK, axis=-1), places_BK
 
 
-def _top_places(values_BN: Array, k: int) -> Array:
+def _top_places(values_BN: Any, k: int) -> Any:
     """The places of the k largest values of each row of a torch tensor, without sorting whole rows."""
+    if values_BN.device.type != "cpu" and values_BN.element_size() <= 4:
+        return top_places_by_bits(values_BN, k)
     values_BM, places_BM = values_BN.topk(min(k + 1, values_BN.shape[-1]), dim=-1)
     # which of the values that equal the k-th largest `topk` takes is not said: that matters if it leaves any
     if values_BM.shape[-1] > k and bool((values_BM[:, k] == values_BM[:, k - 1]).any()):
@@ -27,6 +31,21 @@ def _top_places(values_BN: Array, k: int) -> Array:
     places_BK = places_BM[:, :k].sort(dim=-1).values
     order_BK = values_BN.gather(-1, places_BK).argsort(dim=-1, descending=True, stable=True)
     return places_BK.gather(-1, order_BK)
+
+
+def top_places_by_bits(values_BN: Any, k: int) -> Any:
+    """The same on a device, which the host does not wait for: each value and its place are one integer.
+
+    The bits of a number have its order if those of negative numbers are flipped; among equals the lowest place
+    makes the largest integer.
+    """
+    import torch
+
+    bits_BN = (values_BN.float() + 0.0).view(torch.int32).long()  # -0 becomes 0
+    ordered_BN = torch.where(bits_BN < 0, bits_BN ^ 0x7FFFFFFF, bits_BN)
+    last = values_BN.shape[-1] - 1
+    from_end_N = torch.arange(last, -1, -1, device=values_BN.device)
+    return last - (((ordered_BN << 32) + from_end_N).topk(k, dim=-1).values & 0xFFFFFFFF)
 
 
 def top_of_row(row: np.ndarray, k: int) -> np.ndarray:

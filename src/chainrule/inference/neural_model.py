@@ -6,7 +6,7 @@ folder. <s> is never predicted: its logit is left out of the softmax.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import groupby
@@ -21,6 +21,7 @@ from chainrule.contract.capabilities import Capabilities, Choose, Drafted, Draft
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
 from chainrule.inference.gpu.captured import CapturedSteps
 from chainrule.inference.gpu.graph_sampling import Scores
+from chainrule.inference.gpu.graph_search import Ranking
 from chainrule.inference.state import NeuralState, Window, on_device, spans
 from chainrule.inference.torch_model import TorchModel
 from chainrule.networks.layers import last_of_rows
@@ -143,7 +144,7 @@ class NeuralModel(TorchModel, LanguageModel):
         if self.network.window is None:
             offers |= {"read"}
         if self._has_graphs:
-            offers |= {"write"}
+            offers |= {"search_steps", "write"}
         if self.network.keeps_cache:
             offers |= {"read_ahead"}
             if self._has_graphs and has_triton():
@@ -178,6 +179,19 @@ class NeuralModel(TorchModel, LanguageModel):
                 active_B = (last_B != PAD) & (last_B != (PAD if choose.end is None else choose.end))
                 read_BT = None if read_BT is None else np.concatenate([read_BT, to_numpy(tokens_BT)], axis=1)
         return state, torch.cat(tokens, dim=1), torch.cat(scores, dim=1)
+
+    def search_steps(
+        self,
+        state: State,
+        never: Sequence[int],
+        end: int | None,
+        live_PW: np.ndarray,
+        steps: int,
+        take: Callable[[np.ndarray, np.ndarray, np.ndarray], bool],
+    ) -> bool | None:
+        """Search by CUDA graphs, on a GPU; None as `CapturedSteps.search_steps` says."""
+        ranking = Ranking(live_PW.shape[1], tuple(never), end)
+        return self.captured.search_steps(expect_state(state, NeuralState), ranking, live_PW, steps, take)
 
     def write_drafted(
         self, state: State, rules: DraftRules, last: int, uniforms: np.ndarray, most: int

@@ -186,8 +186,17 @@ def next_probabilities_are_powers_of_e(lm: LanguageModel, fast: Any) -> None:
     np.testing.assert_allclose(insist(lambda: fast(state)), expected, rtol=1e-5, atol=1e-12)
 
 
+@law_of("search_steps")
+def following_a_search_is_ranking_and_extending(lm: LanguageModel, fast: Any) -> None:
+    _searching_is_ranking_and_extending(lm)
+
+
 @law_of("search")
 def searching_is_ranking_and_extending(lm: LanguageModel, fast: Any) -> None:
+    _searching_is_ranking_and_extending(lm)
+
+
+def _searching_is_ranking_and_extending(lm: LanguageModel) -> None:
     rows, end, never = prefixes(lm)[:4], lm.tokenizer.eos, () if lm.tokenizer.unk is None else (lm.tokenizer.unk,)
     state = lm.extend(lm.start(len(rows)), pad(rows))
     for beam, best in (

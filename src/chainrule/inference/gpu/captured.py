@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import warnings
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -16,11 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from chainrule.arrays import refuse_nan
 from chainrule.contract.capabilities import Choose, Drafted, DraftRules
 from chainrule.contract.lm import offered
 from chainrule.inference.gpu.fixed_memory import fixed_memory, width_of_sources
 from chainrule.inference.gpu.graph_drafting import GraphDrafter, Guesses
 from chainrule.inference.gpu.graph_sampling import MOST_STEPS, GraphReader, GraphSampler, Scores
+from chainrule.inference.gpu.graph_search import GraphSearch, Ranking, rows_of_search
 from chainrule.inference.gpu.guess_table import LONGEST, GuessTable
 from chainrule.inference.gpu.step import power_of_two
 from chainrule.inference.state import NeuralState
@@ -30,7 +33,9 @@ from chainrule.networks.transformer.cache import Cache
 
 T = TypeVar("T")
 
-_MOST_DRAFTERS = 4
+_MOST_DRAFTERS, _MOST_SEARCHES = 4, 8
+MOST_SEARCHED = 256
+"""The most hypotheses for which a step of a search is captured: with more, operations of torch are not slower."""
 MOST_SLID = 16
 """The largest window that slides within a captured step: its tokens are read again at each step."""
 TOKENS_THAT_REPAY = 16
@@ -51,6 +56,9 @@ class CapturedSteps:
         """By the number of rows and the width of sources; None where the network's memory has no fixed form."""
         self.readers: dict[int, GraphReader] = {}
         self.drafters: dict[Any, GraphDrafter] = {}
+        self.searches: dict[Any, GraphSearch | None] = {}
+        self.steps_searched: Counter[Any] = Counter()
+        """The number of steps that were to be searched, by what their captured step depends on."""
         self.tokens_read = 0
         """The number of times that one token of one row was to be read."""
         self.lock = threading.RLock()
@@ -117,6 +125,48 @@ class CapturedSteps:
             return None if drafter is None else drafter.write(cache, window, last, uniforms, limit)
 
         return self._attempt(write)
+
+    def search_steps(
+        self,
+        state: NeuralState,
+        ranking: Ranking,
+        live_PW: np.ndarray,
+        steps: int,
+        take: Callable[[np.ndarray, np.ndarray, np.ndarray], bool],
+    ) -> bool | None:
+        """Search as `capabilities.FastPaths.search_steps` says.
+
+        None for few steps so far, many rows or a small vocabulary, if the window would slide, the memory has no
+        fixed form, or a step failed.
+        """
+        texts, width = live_PW.shape
+        rows, window, head = rows_of_search(texts, width), state.window, self.network.head
+        is_over = window is not None and window.longest + steps > window.size and not self.slides
+        is_small = head.vocab_size <= width + len(ranking.never)
+        if is_over or is_small or rows > MOST_SEARCHED or head.weight.dtype == torch.float64:
+            return None
+        key = rows, width_of_sources(state.memory), power_of_two(texts), ranking
+        self.steps_searched[key] += steps
+        if self.steps_searched[key] < TOKENS_THAT_REPAY:
+            return None
+
+        def take_log(log: np.ndarray) -> bool:
+            refuse_nan(log[:, -1])
+            return take(log[:, :width], log[:, width : 2 * width].astype(np.int64), log[:, 2 * width])
+
+        def search() -> bool | None:
+            if key not in self.searches:
+                sampler = self.sampler(rows, state.memory)
+                if len(self.searches) >= _MOST_SEARCHES:
+                    del self.searches[next(iter(self.searches))]
+                self.searches[key] = None if sampler is None else GraphSearch(sampler, texts, ranking)
+            found = self.searches[key]
+            if found is not None:
+                found.run(state, live_PW, steps, take_log)
+            return None if found is None else True
+
+        with torch.inference_mode(False):
+            return self._attempt(search)
 
     def read_tokens(self, state: NeuralState, ids_B1: Tensor, is_token_B1: Tensor | None) -> NeuralState | None:
         """Return the state after one more token of each row, or of those with a token.

@@ -25,8 +25,10 @@ from chainrule.networks.network import Network
 from chainrule.networks.seq2seq.encoder_decoder import SourcedMemory, Sources
 from chainrule.networks.transformer.cache import Buffer, Cache
 from chainrule.networks.transformer.decoder import Transformer
+from chainrule.system.devices import has_triton
 
 _NARROWEST = 32  # tokens of a source; more are rounded up to a power of two
+_MOST_MOVED, _TILE = 16, 4096  # rows of a text that a program moves at once, and the numbers that it moves
 _MOST_SOURCES = 512  # with more, the GPU has enough to do, and their arrays take much memory
 
 
@@ -44,6 +46,14 @@ class FixedMemory(ABC):
     @abstractmethod
     def taken(self, given: Any, rows: int, lengths_B: Tensor, longest: int) -> Memory:
         """Return the memory after the steps as a value; `given` is what was put here, or of the same sources."""
+
+    @abstractmethod
+    def reorder(self, parents_B: Tensor, width: int, shared_P: Tensor, lengths_B: Tensor) -> None:
+        """Give each of the first rows the memory of another one of its text; the others stay as they are.
+
+        Texts have `width` rows each, which have read `lengths_B` tokens, the first `shared_P` of them the same.
+        The rows of a text have the same sources.
+        """
 
     @contextmanager
     def tried(self, positions: int) -> Iterator[None]:
@@ -127,6 +137,10 @@ class FixedArrays(FixedMemory):
                 is_new = rows_B.reshape(-1, *[1] * (array.dim() - 1))
                 torch.where(is_new, new.to(array.dtype), array, out=array)
 
+    def reorder(self, parents_B: Tensor, width: int, shared_P: Tensor, lengths_B: Tensor) -> None:
+        for array in _arrays_of(self.memory):
+            array[: len(parents_B)] = array[parents_B]
+
     def taken(self, given: Any, rows: int, lengths_B: Tensor, longest: int) -> Memory:
         after = self.memory.select(torch.arange(rows, device=lengths_B.device))
         return after if self.sources is None else SourcedMemory(after, given.sources)
@@ -188,6 +202,26 @@ class FixedCache(FixedMemory):
     def read(self, ids_B: Tensor, is_token_B: Tensor, lengths_B: Tensor) -> Tensor:
         # a row without a token writes behind its end, where nothing looks
         return self._step(ids_B, self.keys_LBGSK, self.values_LBGSK, lengths_B)
+
+    def reorder(self, parents_B: Tensor, width: int, shared_P: Tensor, lengths_B: Tensor) -> None:
+        if self.keys_LBGSK.is_cuda and has_triton() and width <= _MOST_MOVED:
+            self.reorder_by_kernel(parents_B, width, shared_P, lengths_B)
+            return
+        rows, S = len(parents_B), self.keys_LBGSK.shape[3]
+        is_read_BS = torch.arange(S, device=lengths_B.device) < lengths_B[:rows, None]
+        for array in (self.keys_LBGSK, self.values_LBGSK):
+            moved_LBGSK = array.index_select(1, parents_B)
+            array[:, :rows] = torch.where(is_read_BS[:, None, :, None], moved_LBGSK, array[:, :rows])
+
+    def reorder_by_kernel(self, parents_B: Tensor, width: int, shared_P: Tensor, lengths_B: Tensor) -> None:
+        from chainrule.inference.gpu.search_kernels import reorder_rows
+
+        L, _, G, _, K = self.keys_LBGSK.shape
+        block = power_of_two(max(_TILE // (width * K), 1))
+        reorder_rows[(L * G, len(parents_B) // width)](
+            self.keys_LBGSK, self.values_LBGSK, parents_B, shared_P, lengths_B, *self.keys_LBGSK.stride()[:3],
+            G, K, width, power_of_two(width), block, power_of_two(K), num_warps=4,
+        )  # fmt: skip
 
     def taken(self, given: Any, rows: int, lengths_B: Tensor, longest: int) -> Memory:
         buffer, self.held = self.held, None

@@ -94,7 +94,7 @@ class GraphSampler:
             if read_BT is not None:
                 self._count(read_BT)
             replay = self._captured(choose)
-            self._put(state)
+            self.put(state)
             buffers.features_BD[:rows] = state.features_BD
             # surplus rows are like rows that have ended: nothing reads their tokens
             buffers.active_B.zero_()
@@ -113,8 +113,8 @@ class GraphSampler:
             return None  # it would look at a whole window of keys, however few there are
         rows = len(state)
         with current_device(self.device):
-            replay = self._replay_of(_READING, lambda: partial(self._read, self.next_B, self.has_next_B))
-            self._put(state)
+            replay = self._replay_of(_READING, lambda: partial(self.read_next, self.next_B, self.has_next_B))
+            self.put(state)
             self.buffers.features_BD[:rows] = state.features_BD
             self.next_B[:rows] = ids_B1[:, 0]
             self.has_next_B.zero_()
@@ -126,7 +126,7 @@ class GraphSampler:
             # a copy, so that threads that only read never share the arrays of a step
             return after.select(np.arange(rows)) if isinstance(self.memory, FixedCache) else after
 
-    def _put(self, state: NeuralState) -> None:
+    def put(self, state: NeuralState) -> None:
         """Copy a state to the fixed addresses, but for its features."""
         buffers, window, rows = self.buffers, state.window, len(state)
         self.memory.put(state.memory, rows)
@@ -211,7 +211,7 @@ class GraphSampler:
 
         def step() -> None:
             choice.from_features()
-            self._read(choice.ids_B, choice.is_token_B)
+            self.read_next(choice.ids_B, choice.is_token_B)
 
         return step
 
@@ -226,11 +226,11 @@ class GraphSampler:
             buffers.tokens_BT.index_copy_(1, buffers.column_1, tokens_B[:, None])
             buffers.scores_BT.index_copy_(1, buffers.column_1, scores_B[:, None].to(buffers.scores_BT.dtype))
             buffers.active_B.copy_(active_B)
-            self._read(tokens_B.clamp(min=0), tokens_B != PAD)
+            self.read_next(tokens_B.clamp(min=0), tokens_B != PAD)
 
         return step
 
-    def _read(self, ids_B: Tensor, is_token_B: Tensor) -> None:
+    def read_next(self, ids_B: Tensor, is_token_B: Tensor) -> None:
         """Read a token of each row that has one, and update the buffers in place."""
         buffers = self.buffers
         if self.slides:
