@@ -140,7 +140,9 @@ def test_a_tuned_model_begins_with_the_weights_and_learns_to_reply(kind: str, en
     measured = cr.evaluate(loaded, cr.Pairs.of(PAIRS))
     assert measured.exact == 1.0 and measured.perplexity < 1.5
     assert [one.continuation for one in reply_many(loaded, ["who sees the dog?"], cr.Greedy())] == ["the cat"]
-    assert set(check_laws(loaded)) <= {"read_ahead", "search_steps", "write", "write_drafted"} | set(check_laws(first))
+    assert set(check_laws(loaded)) <= {"read_ahead", "search_steps", "write", "write_drafted"} | set(
+        check_laws(first)
+    )
     # the next tuning takes the template over
     again = cr.train(kind, PAIRS, pretrained=str(tmp_path / "tuned"), **slow)
     assert again.settings.template == "Q: {prompt} A:"

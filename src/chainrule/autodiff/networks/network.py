@@ -34,7 +34,7 @@ _NEVER = -1e4  # a logit so low that its power of e is 0
 class Reading(NamedTuple):
     """The result of a network's forward pass over some tokens."""
 
-    features: Module
+    features: Node
     """[B, T, D]: from features[b, t] the head predicts the token after ids_BT[b, t]."""
     memory: Any
     """The memory after the last token of each row; no gradient flows through it."""

@@ -13,7 +13,7 @@ of features.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -26,9 +26,19 @@ from chainrule.autodiff.tape.attention import MergeHeads, Rotate, ScaledDotProdu
 from chainrule.autodiff.tape.modules import GELU, Add, ErfGELU, LayerNorm, Linear, Multiply, ReLU, RMSNorm, Sigmoid
 from chainrule.autodiff.tape.moves import Reshape, Slice
 from chainrule.autodiff.tape.nodes import Array, Node, Parameter, Value
-from chainrule.autodiff.tape.tape import Module
+from chainrule.autodiff.tape.tape import Module, has_nan
 from chainrule.networks.config import padded_size
 from chainrule.networks.transformer.config import TransformerConfig
+from chainrule.networks.transformer.step_on_cpu import (
+    NO_SLOPES,
+    NO_TABLE,
+    Layer,
+    Norm,
+    Product,
+    Step,
+    patience,
+    suits,
+)
 
 
 class Places(NamedTuple):
@@ -48,6 +58,10 @@ class TapeTransformer(TapeNetwork):
     table_setting = "width"
 
     config: TransformerConfig
+
+    def __init__(self, config: TransformerConfig, vocab_size: int, bos: int, tensors: Mapping[str, Array]) -> None:
+        super().__init__(config, vocab_size, bos, tensors)
+        self._patience = patience()
 
     @classmethod
     def shapes(cls, config: TransformerConfig, vocab_size: int) -> dict[str, Shape]:
@@ -103,6 +117,10 @@ class TapeTransformer(TapeNetwork):
         cached: Appending | None = None
         if memory is not None:
             cached = memory.append(steps, steps if is_token_BT is None else is_token_BT.sum(axis=1))
+        if cached is not None and steps == 1 and self._has_loops(cached):
+            features_BD = self._read_by_loops(ids_BT, cached, is_token_BT)
+            if not has_nan(features_BD):  # the modules below name the first of them that makes NaN
+                return Reading(Value(features_BD[:, None]), cached.after)
         places = self.places(steps) if cached is None else self.places_after(cached)
         # padding at the end is seen by nothing that comes before it
         x: Node = dropout(self.embed_at(ids_BT, randomness, cached), config.embedding_dropout, randomness)
@@ -112,6 +130,46 @@ class TapeTransformer(TapeNetwork):
         features = self.norm("norm", x) if config.placement == "pre" else x
         assert isinstance(features, Module)  # there is at least one layer
         return Reading(features, None if cached is None else cached.after)
+
+    # -- one token a row by compiled loops: the same as the modules below compute, without the tape -------------
+
+    def _has_loops(self, cached: Appending) -> bool:
+        """Return True if compiled loops read one token a row, and enough were read for them to pay off."""
+        is_single = cached.after.buffer.arrays_2LBGSK.dtype == self.table.out_tensor.dtype == np.float32
+        return is_single and suits(self.config) and self._patience.count(len(cached.places_BT))
+
+    def _read_by_loops(self, ids_B1: Array, cached: Appending, is_token_B1: Array | None) -> Array:
+        """Return the features [B, D] of one token a row; its keys and values are written to the cache."""
+        config, cos_TI, sin_TI, slopes_H = self.config, NO_TABLE, NO_TABLE, NO_SLOPES
+        if config.positions == "rotary":
+            cos_TI, sin_TI = rotary_tables(config.window, config.head_size, config.rotary_base)
+        elif config.positions == "alibi":
+            slopes_H = alibi_slopes(config.heads)
+        step = Step(
+            config, list(map(self._layer, range(config.layers))), self._norm("norm"), cos_TI, sin_TI, slopes_H
+        )
+        x_BD = np.ascontiguousarray(self.embed_at(ids_B1, None, cached).out_tensor[:, 0])
+        places_B = np.minimum(cached.places_BT[:, 0], config.window - 1)
+        caches = cached.after.buffer.arrays_2LBGSK.swapaxes(0, 1)
+        return step.read(x_BD, list(caches), places_B, None if is_token_B1 is None else is_token_B1[:, 0])
+
+    def _layer(self, layer: int) -> Layer:
+        """Return the parts of a block for the loops."""
+        name = f"blocks.{layer}"
+
+        def result(part: Callable[[Node], Module]) -> Product:
+            return lambda x_BN: part(Value(x_BN)).out_tensor
+
+        qkv, out = (result(partial(self.linear, f"{name}.attention.{part}")) for part in ("qkv", "out"))
+        feedforward = result(partial(self.feed_forward, f"{name}.feedforward"))
+        return Layer(
+            self._norm(f"{name}.attention_norm"), qkv, out, self._norm(f"{name}.feedforward_norm"), feedforward
+        )
+
+    def _norm(self, name: str) -> Norm:
+        """Return what is learned of a norm, for the loops."""
+        vectors = (self.parameters.get(f"{name}.{part}") for part in ("weight", "bias"))
+        return Norm(*(None if vector is None else vector.out_tensor for vector in vectors))
 
     def embed_at(self, ids: Array, randomness: Randomness = None, cached: Appending | None = None) -> Module:
         """x⁰ = E[id] + position, or the norm of that."""

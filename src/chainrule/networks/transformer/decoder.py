@@ -12,17 +12,28 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from chainrule.networks.layers import Head
 from chainrule.networks.network import Network, Reading, Table
 from chainrule.networks.precision import working_type
 from chainrule.networks.transformer.attention import Attend, fused_attention, single_query_attention
-from chainrule.networks.transformer.cache import Cache, empty_cache, write_at
+from chainrule.networks.transformer.cache import Appending, Buffer, Cache, empty_cache, write_at
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.stack import Stack, Views
+from chainrule.networks.transformer.step_on_cpu import (
+    NO_SLOPES,
+    NO_TABLE,
+    Layer,
+    Norm,
+    Product,
+    Step,
+    patience,
+    suits,
+)
 
 _FIRST_CAPACITY = 64
 
@@ -44,6 +55,7 @@ class Transformer(Stack, Network):
         tied_to = self.embedding if config.tied else None
         self.head = Head(config.width, vocab_size, tied_to=tied_to, extra=extra)
         self.initialise(self.embedding, self.head.weight)
+        self._patience = patience()
 
     def table(self) -> Table:
         return Table(self.embedding, math.sqrt(self.config.width) if self.config.scaled_embedding else 1.0, "width")
@@ -71,6 +83,8 @@ class Transformer(Stack, Network):
 
     def _read_on(self, ids_BT: Tensor, memory: Cache, is_token_BT: Tensor | None, source: Views) -> Reading:
         appending = memory.append(ids_BT.shape[1], is_token_BT)
+        if source is None and ids_BT.shape[1] == 1 and self._has_loops(appending.after.buffer):
+            return Reading(self._read_by_loops(ids_BT, appending, is_token_BT)[:, None], appending.after)
         attend_all = self._attending(appending.places, appending.span, ids_BT.device)
 
         def attend_remembered(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -79,6 +93,31 @@ class Transformer(Stack, Network):
         attends = lambda layer: partial(attend_remembered, layer)  # noqa: E731
         features_BTD = self.features(ids_BT, appending.places, attends, source)
         return Reading(features_BTD, appending.after)
+
+    def _has_loops(self, buffer: Buffer) -> bool:
+        """Return True if compiled loops read one token a row, and enough were read for them to pay off."""
+        keys = buffer.keys_LBGSK
+        is_plain = keys.device.type == "cpu" and keys.dtype == self.embedding.dtype == torch.float32
+        can = is_plain and keys.is_contiguous() and suits(self.config) and not self.training
+        return can and self._patience.count(keys.shape[1])
+
+    def _read_by_loops(self, ids_B1: Tensor, appending: Appending, is_token_B1: Tensor | None) -> Tensor:
+        """Return the features [B, D] of one token a row; its keys and values are written to the cache."""
+        config, buffer, places, positions = self.config, appending.after.buffer, appending.places, self.positions
+        cos_TI, sin_TI, slopes_H = NO_TABLE, NO_TABLE, NO_SLOPES
+        if positions.cos_TK is not None and positions.sin_TK is not None:
+            half = config.head_size // 2  # both halves of a head are rotated by the same angles
+            cos_TI, sin_TI = (
+                table.contiguous().numpy() for table in (positions.cos_TK[:, :half], positions.sin_TK[:, half:])
+            )
+        if positions.slopes_H is not None:
+            slopes_H = positions.slopes_H.numpy()
+        step = Step(config, list(map(_layer, self.blocks)), _norm(self.norm), cos_TI, sin_TI, slopes_H)
+        places_B1 = torch.full_like(ids_B1, places.start) if isinstance(places, slice) else places
+        x_BD = self.embed(ids_B1, places_B1)[:, 0].contiguous().numpy()
+        caches = [*zip(buffer.keys_LBGSK.numpy(), buffer.values_LBGSK.numpy(), strict=True)]
+        is_token_B = None if is_token_B1 is None else is_token_B1[:, 0].numpy()
+        return torch.from_numpy(step.read(x_BD, caches, places_B1[:, 0].numpy(), is_token_B))
 
     def _attending(self, places: slice | Tensor, span: int, device: torch.device) -> Attend:
         """Return the function for causal attention of the tokens at these positions to the first `span` keys."""
@@ -128,3 +167,18 @@ class Transformer(Stack, Network):
         """
         products = sum(p.numel() for p in self.blocks.parameters() if p.dim() == 2) + self.head.weight.numel()
         return 6 * products + 12 * self.config.layers * self.config.window * self.config.width
+
+
+def _layer(block: Any) -> Layer:
+    """Return the parts of a block for the loops on a CPU."""
+    attention = block.attention
+    qkv, out, feedforward = map(_product, (attention.qkv, attention.out, block.feedforward))
+    return Layer(_norm(block.attention_norm), qkv, out, _norm(block.feedforward_norm), feedforward)
+
+
+def _product(part: nn.Module) -> Product:
+    return lambda x_BN: part(torch.from_numpy(x_BN)).numpy()
+
+
+def _norm(norm: Any) -> Norm:
+    return Norm(*(None if vector is None else vector.detach().numpy() for vector in (norm.weight, norm.bias)))
