@@ -17,13 +17,12 @@ from numba import njit
 
 _COMPILED: dict[str, Any] = {
     "cache": True,
-    "nogil": True,
     "error_model": "numpy",
     "fastmath": {"reassoc", "contract", "nsz", "arcp"},  # but NaN stays NaN
 }
 
 
-@njit(**_COMPILED)
+@njit(**_COMPILED)  # it is over before another thread could have taken the interpreter lock and given it back
 def add_and_normalise(
     x_BD: Any, added_BD: Any, y_BD: Any, gain_D: Any, shift_D: Any, eps: float, is_layernorm: bool
 ) -> None:
@@ -71,7 +70,7 @@ def _attend(q_K: Any, keys_SK: Any, values_SK: Any, span: int, slope: float, wei
     taken_K /= total
 
 
-@njit(**_COMPILED)
+@njit(**_COMPILED, nogil=True)
 def attend_to_cache(
     qkv_BN: Any, keys_BGSK: Any, values_BGSK: Any, places_B: Any, is_token_B: Any, cos_TI: Any, sin_TI: Any,
     slopes_H: Any, eps: float, normalises: bool, taken_BN: Any, heads: int,
