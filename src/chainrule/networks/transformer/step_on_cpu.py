@@ -60,8 +60,8 @@ class Step:
     def read(self, x_BD: Array, caches: Sequence[Any], places_B: Array, is_token_B: Array | None) -> Array:
         """Return the features [B, D] of tokens with the embeddings x, which are written over.
 
-        Keys and values are written to the `caches` of each layer, two of [B, G, S, K], at the rows' places. None: each
-        row has a token, and no padding.
+        Keys and values are written to the `caches` of each layer, two of [B, G, S, K], at the rows' places. None:
+        each row has a token, and no padding.
         """
         from chainrule.networks.transformer.loops_on_cpu import add_and_normalise, attend_to_cache
 
