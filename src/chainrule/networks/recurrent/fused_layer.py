@@ -6,6 +6,8 @@ dropped (weight dropout), or all cast to the dtype of autocast.
 
 torch has no such function for an Elman layer with another activation than tanh and ReLU, nor for a GRU whose reset
 gate comes before the product: these are computed step by step, which is several times slower.
+
+A few long sequences without gradients are read on a GPU by a kernel of our own (stream.py), for every activation.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from chainrule.networks.layers import ACTIVATIONS
 from chainrule.networks.precision import working_type
 from chainrule.networks.recurrent import cells
 from chainrule.networks.recurrent.cells import CellState, CellWeights, keep_where, read_by_steps
+from chainrule.networks.recurrent.stream import Stream
 
 
 class FusedLayer(nn.Module):
@@ -48,6 +51,7 @@ class FusedLayer(nn.Module):
         self.cell, self.weight_dropout, self.biases = cell, weight_dropout, biases
         self._run: Any
         self._run, self.step = _functions(cell, activation, reset)
+        self.stream = Stream(cell, activation, reset)
         # never called: it holds the weights by their usual names
         module = {"elman": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}[cell]
         self.weights: nn.RNNBase = module(below, width)
@@ -62,17 +66,18 @@ class FusedLayer(nn.Module):
         """
         dtype = working_type(self._own().U)
         is_autocast = dtype != self._own().U.dtype
-        weights = list(self._weights(dtype))
+        weights = self._weights(dtype)
         x_BTD, state = x_BTD.to(dtype), tuple(part_BH.to(dtype) for part_BH in state)
-        if self._run is None:
-            with torch.autocast(x_BTD.device.type, enabled=False) if is_autocast else contextlib.nullcontext():
-                return read_by_steps(self.step, x_BTD, state, CellWeights(*weights), lengths_B)
-        hx = [part_BH[None].contiguous() for part_BH in state]
         with torch.autocast(x_BTD.device.type, enabled=False) if is_autocast else contextlib.nullcontext():
+            if lengths_B is None and (read := self.stream.read(x_BTD, state, weights)) is not None:
+                return read
+            if self._run is None:
+                return read_by_steps(self.step, x_BTD, state, weights, lengths_B)
+            hx = [part_BH[None].contiguous() for part_BH in state]
             if lengths_B is not None and x_BTD.shape[1] > 1:
-                out_BTH, new = self._read_packed(x_BTD, hx, lengths_B, weights)
+                out_BTH, new = self._read_packed(x_BTD, hx, lengths_B, list(weights))
             else:
-                out_BTH, new = self._read(x_BTD, hx, weights)
+                out_BTH, new = self._read(x_BTD, hx, list(weights))
         return out_BTH, new if lengths_B is None else keep_where(lengths_B > 0, new, state)
 
     def read_by_cells(
