@@ -65,10 +65,10 @@ def test_impossible_designs_are_refused(settings: dict[str, object], message: st
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_designs_that_the_kernels_of_a_gpu_compute(preset: str) -> None:
-    """Kernels that embed a token themselves know no norm of embeddings, and no gains of queries and keys."""
+    """A part of a block has one norm before it: a second one of the embeddings has no place."""
     config = TransformerConfig(preset=preset, layers=1, width=32, heads=2, window=8)  # type: ignore[arg-type]
-    assert suits(config) == (config.placement == "pre" and not config.embedding_norm)
-    assert not suits(dataclasses.replace(config, embedding_norm=True)) and not suits(
-        dataclasses.replace(config, activation="gelu_erf")
-    )
+    assert suits(config)
+    assert suits(dataclasses.replace(config, embedding_norm=True)) == (config.placement == "post")
+    assert not suits(dataclasses.replace(config, residual=False, zero_init=False))
+    assert not suits(dataclasses.replace(config, qk_norm=True, qk_gain=True))
     assert not suits(dataclasses.replace(config, head_size=8))

@@ -14,7 +14,6 @@ from chainrule.contract.capabilities import Choose
 from chainrule.inference.gpu.step import FusedStep, NormArguments, launch_options, power_of_two
 from chainrule.networks.layers import Head
 from chainrule.networks.precision import wide_type
-from chainrule.networks.transformer.blocks import Norm
 
 MOST_KEPT = 1024
 """The largest k for the kernels over the best k; if more tokens are kept, looking at all of them is not slower."""
@@ -261,9 +260,8 @@ class FusedSampling(FusedChoice):
         from chainrule.inference.gpu import choice_kernels as kernels
 
         assert self.step is not None
-        buffers, width, last = self.buffers, x_BD.shape[1], self.step.network.norm
-        assert isinstance(last, Norm)
-        norm = NormArguments.of(last, x_BD)
+        buffers, width = self.buffers, x_BD.shape[1]
+        norm = NormArguments.of(self.step.last_norm, x_BD)
         kernels.finish[(len(x_BD),)](
             x_BD, *norm.vectors, self.is_token_B, buffers.features_BD, buffers.lengths_B, buffers.column_1,
             norm.eps, width,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from chainrule.inference.gpu.step_kernels import await_inputs, normalised
+from chainrule.inference.gpu.step_kernels import await_inputs, normalised, vector_of_token
 
 TEMPERATURE, TOP_K, TOP_P = (tl.constexpr(number) for number in (1, 2, 3))  # 4 is MinP
 NOWHERE = tl.constexpr(1 << 30)
@@ -364,11 +364,8 @@ def _record(
     if window > 0:
         tl.store(buffers.ids_BW + b.to(tl.int64) * window + length, row)
     if EMBEDS:
-        # x⁰ = E[id] + position
         d = tl.arange(0, BLOCK_D)
-        vector = tl.load(embedding.table + row * D + d, mask=d < D, other=0.0).to(tl.float32) * scale
-        if HAS_PLACES:
-            vector += tl.load(embedding.places + length * D + d, mask=d < D, other=0.0).to(tl.float32)
+        vector = vector_of_token(embedding.table, embedding.places, row, length, scale, d, D, HAS_PLACES)
         tl.store(embedding.x + b * D + d, vector.to(embedding.x.dtype.element_ty), mask=d < D)
 
 

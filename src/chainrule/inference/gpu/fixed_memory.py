@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chainrule.inference.gpu.step import FusedStep, is_available, power_of_two
+from chainrule.inference.gpu.step import FusedStep, Source, is_available, power_of_two
 from chainrule.networks.memory import ArrayMemory, Memory
 from chainrule.networks.network import Network
 from chainrule.networks.seq2seq.encoder_decoder import SourcedMemory, Sources
@@ -91,13 +91,21 @@ class FixedSources:
         self.sources = Sources(tuple(of_rows), sources.is_token_NS.new_zeros(rows, width))
         # a row of the batch that no text fills looks at something too: a softmax over nothing would be NaN
         self.sources.is_token_NS[:, 0] = True
+        self.lasts_N = torch.zeros(rows, dtype=torch.int64, device=sources.is_token_NS.device)
+        """The position of the last token of each source: padding stands behind it."""
+        self._newest: weakref.ref[Sources] | None = None
 
     def put(self, sources: Sources, rows: int) -> None:
+        """Copy the sources of this many rows here, unless they are those that were copied last."""
+        if self._newest is not None and self._newest() is sources:
+            return
         each = sources.each()
         mine = (*self.sources.arrays, self.sources.is_token_NS)
         for array, new in zip(mine, (*each.arrays, each.is_token_NS), strict=True):
             array[:rows, : new.shape[1]] = new
             array[:rows, new.shape[1] :] = 0
+        self.lasts_N[:rows] = each.is_token_NS.sum(dim=1) - 1
+        self._newest = weakref.ref(sources)
 
 
 # -- arrays -----------------------------------------------------------------------------------------------
@@ -171,10 +179,10 @@ class FixedCache(FixedMemory):
         self.owner: weakref.ref[Buffer] = weakref.ref(empty.buffer)
         self.held: Buffer | None = None
         """The buffer between `put` and `taken`, while no cache refers to it."""
-        self.fused = FusedStep(decoder, rows) if sources is None and is_available(decoder, rows) else None
-        self._step: Callable[..., Tensor] = self.fused or decoder.step
-        if sources is not None:
-            self._step = partial(decoder.step, source=network.view(sources.sources))
+        source = None if sources is None else Source(sources.sources.arrays, sources.lasts_N)
+        self.fused = FusedStep(decoder, rows, source) if is_available(decoder, rows) else None
+        view = None if sources is None else network.view(sources.sources)
+        self._step: Callable[..., Tensor] = self.fused or partial(decoder.step, source=view)
 
     def put(self, memory: Any, rows: int) -> None:
         if self.sources is not None:

@@ -23,7 +23,7 @@ from chainrule.arrays import PAD
 from chainrule.contract.capabilities import Choose
 from chainrule.inference.gpu.choice import ChoicePlan, FusedChoice, FusedSampling, StepBuffers, plan_of
 from chainrule.inference.gpu.fixed_memory import FixedArrays, FixedCache, FixedMemory
-from chainrule.inference.gpu.step import FusedStep, is_available
+from chainrule.inference.gpu.step import MOST_ROWS, FusedStep, is_available
 from chainrule.inference.state import NeuralState, Window, on_device
 from chainrule.networks.network import Network
 from chainrule.networks.transformer.cache import Cache
@@ -267,7 +267,9 @@ class RowReader:
 
     def __init__(self, network: Transformer, sampler: GraphSampler, tokens: int) -> None:
         self.network, self.sampler, self.tokens = network, sampler, tokens
-        self.fused = FusedStep(network, tokens) if is_available(network, tokens) else None
+        # of more tokens, each would look at the keys alone that all of them look at
+        can_fuse = tokens <= MOST_ROWS and is_available(network, tokens)
+        self.fused = FusedStep(network, tokens) if can_fuse else None
 
     def features(self, ids_T: Tensor, places_T: Tensor) -> Tensor:
         """Return the features of tokens at successive places; keys and values are written in place."""

@@ -1,4 +1,7 @@
-"""A Transformer's step by the kernels of step_kernels.py: `Transformer.step` at memory bandwidth."""
+"""A Transformer's step by the kernels of step_kernels.py: `Transformer.step` at memory bandwidth.
+
+The decoder of an encoder-decoder takes the same step: its blocks attend to a source as well, by the same kernel.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +17,28 @@ from chainrule.system.devices import has_triton
 
 MOST_ROWS = 128
 """The largest batch for the kernels; with more rows, the products are large enough for those of torch."""
-_ACTIVATIONS = {"gelu": 1, "relu": 2, "relu2": 3, "swiglu": 4}
+_MOST_ROWS_IF_NARROW, _NARROW = 512, 512  # rows and width with which the products are still small
+_ACTIVATIONS = {"gelu": 1, "relu": 2, "relu2": 3, "swiglu": 4, "gelu_erf": 5}
 _TILE = 8192  # elements of a weight matrix that one program loads at once
 _FEW_ROWS = 16  # for which a program keeps all its weights in registers, up to _PIECES times _PIECE of each output
 _PIECE, _PIECES, _WARPS = 1024, 4, 4
+_WHOLE = 256  # positions that one program attends to as fast as several do, whose results are joined
 
 
 def is_available(network: Transformer, batch_size: int) -> bool:
     """Return True if the kernels can run on the network's device, for its design and this batch size."""
     weight = network.embedding
-    if batch_size > MOST_ROWS or weight.device.type != "cuda" or weight.dtype == torch.float64:
+    most = _MOST_ROWS_IF_NARROW if network.config.width <= _NARROW else MOST_ROWS
+    if batch_size > most or weight.device.type != "cuda" or weight.dtype == torch.float64:
         return False
     return suits(network.config) and has_triton()
 
 
 def suits(config: TransformerConfig) -> bool:
     """Return True if the kernels, and those that choose a token and embed it, compute this design."""
-    if config.placement != "pre" or not config.residual or config.qk_gain or config.embedding_norm:
+    if not config.residual or config.qk_gain or (config.embedding_norm and config.placement == "pre"):
         return False
-    return config.activation in _ACTIVATIONS and config.heads * config.head_size == config.width
+    return config.heads * config.head_size == config.width
 
 
 class NormArguments(NamedTuple):
@@ -67,22 +73,43 @@ class SpanSums(NamedTuple):
     """Σ e^s v over the span, [P, Q, K]."""
 
 
+class Source(NamedTuple):
+    """The sources that the rows of a decoder look at, at fixed addresses."""
+
+    arrays: tuple[Tensor, ...]
+    """Keys and values of each layer in turn, [B, S, G, K] each."""
+    lasts_B: Tensor
+    """The position of the last token of each source."""
+
+
 class FusedStep:
     """The step of one network for batches of one size; the kernels' intermediate results have fixed addresses."""
 
-    def __init__(self, network: Transformer, batch_size: int) -> None:
+    def __init__(self, network: Transformer, batch_size: int, source: Source | None = None) -> None:
+        """`source` is what blocks look at that have attention to a source."""
         config = network.config
-        self.network, self.config, self.rows = network, config, batch_size
+        self.network, self.config, self.rows, self.source = network, config, batch_size, source
         self.head_size = config.head_size
-        self.span = max(128, power_of_two(config.window) // 32)
-        self.parts = -(-config.window // self.span)
+        self.is_pre = config.placement == "pre"
+        blocks: list[Block] = list(network.blocks)  # type: ignore[arg-type]
+        of_parts = [
+            norm
+            for block in blocks
+            for norm in (block.attention_norm, block.cross_norm, block.feedforward_norm)
+            if norm is not None
+        ]
+        # a post-norm block normalises the sum that a part of it makes, which is done as the next part reads it
+        norms = [*of_parts, network.norm] if self.is_pre else [network.embedding_norm, *of_parts]
+        self.norms: list[Norm | None] = norms  # type: ignore[assignment]
+        """The norm before each part of each block, and at last that of the features."""
         like = network.embedding.detach()
         self.qkv = like.new_empty(batch_size, (config.heads + 2 * config.kv_heads) * self.head_size)
         self.q = like.new_empty(batch_size, config.width)
         self.normed = like.new_empty(batch_size, config.width)
         self.taken = like.new_empty(batch_size, config.width)
         self.hidden = like.new_empty(batch_size, config.hidden)
-        queries = self.parts, batch_size * config.heads
+        positions = [config.window] if source is None else [config.window, source.arrays[0].shape[1]]
+        queries = max(_parts_of(count)[1] for count in positions), batch_size * config.heads
         self.ahead, self.launch = launch_options(like.device)
         self.spans = SpanSums(
             torch.empty(queries, device=like.device),
@@ -90,24 +117,60 @@ class FusedStep:
             torch.empty(*queries, self.head_size, device=like.device),
         )
 
+    @property
+    def last_norm(self) -> Norm:
+        """The norm that makes features of the output of the last block."""
+        norm = self.norms[-1]
+        assert norm is not None
+        return norm
+
     def __call__(self, ids_B: Tensor, keys_LBGSK: Tensor, values_LBGSK: Tensor, lengths_B: Tensor) -> Tensor:
         """Return the features [B, D] of one token a row; write keys and values in place, at position lengths_B."""
-        x_BD = self.network.embed(ids_B[:, None], lengths_B[:, None])[:, 0].contiguous()
-        features_BD: Tensor = self.network.norm(self.read(x_BD, keys_LBGSK, values_LBGSK, lengths_B))
+        x_BD = self._embed(ids_B, lengths_B)
+        features_BD: Tensor = self.last_norm(self.read(x_BD, keys_LBGSK, values_LBGSK, lengths_B))
         return features_BD
 
+    def _embed(self, ids_B: Tensor, lengths_B: Tensor) -> Tensor:
+        """x⁰ = E[id] + position."""
+        from chainrule.inference.gpu import step_kernels as kernels
+
+        table, places_TD = self.network.table(), self.network.positions.added_TD
+        width = self.config.width
+        x_BD = table.weight_VD.new_empty(self.rows, width)
+        kernels.embed_rows[(self.rows,)](
+            ids_B, lengths_B, table.weight_VD, x_BD if places_TD is None else places_TD, x_BD, table.scale,
+            width, power_of_two(width), places_TD is not None, self.ahead, num_warps=4, **self.launch,
+        )  # fmt: skip
+        return x_BD
+
     def read(self, x_BD: Tensor, keys_LBGSK: Tensor, values_LBGSK: Tensor, lengths_B: Tensor) -> Tensor:
-        """Return the output of the last block for the embeddings x_BD; keys and values are written in place."""
+        """Return the sum that the last part of the last block makes, for x⁰; keys and values are written in place.
+
+        `last_norm` makes features of it.
+        """
+        norms = iter(self.norms)
         for layer, block in enumerate(self.network.blocks):
             assert isinstance(block, Block)
             attention, feedforward = block.attention, block.feedforward
-            self._linear(x_BD, attention.qkv, self.qkv, norm=block.attention_norm)
-            self._attend(keys_LBGSK[layer], values_LBGSK[layer], lengths_B)
-            x_BD = self._linear(self.taken, attention.out, torch.empty_like(x_BD), residual=x_BD)
+            before_BD = self._enter(x_BD, next(norms), attention.qkv, self.qkv)
+            self._attend_to_itself(keys_LBGSK[layer], values_LBGSK[layer], lengths_B)
+            x_BD = self._linear(self.taken, attention.out, torch.empty_like(x_BD), residual=before_BD)
+            if block.cross is not None:
+                assert self.source is not None
+                before_BD = self._enter(x_BD, next(norms), block.cross.q, self.q)
+                self._attend_to_source(*self.source.arrays[2 * layer : 2 * layer + 2])
+                x_BD = self._linear(self.taken, block.cross.out, torch.empty_like(x_BD), residual=before_BD)
             bend = _ACTIVATIONS[self.config.activation]
-            self._linear(x_BD, feedforward.up, self.hidden, norm=block.feedforward_norm, activation=bend)
-            x_BD = self._linear(self.hidden, feedforward.out, torch.empty_like(x_BD), residual=x_BD)
+            before_BD = self._enter(x_BD, next(norms), feedforward.up, self.hidden, activation=bend)
+            x_BD = self._linear(self.hidden, feedforward.out, torch.empty_like(x_BD), residual=before_BD)
         return x_BD
+
+    def _enter(
+        self, x_BD: Tensor, norm: Norm | None, layer: nn.Linear, out: Tensor, *, activation: int = 0
+    ) -> Tensor:
+        """Write φ(W Norm(x) + b) to `out`, and return what the result of this part of a block is added to."""
+        self._linear(x_BD, layer, out, norm=norm, activation=activation)
+        return x_BD if self.is_pre or norm is None else self.normed
 
     def _linear(
         self,
@@ -119,7 +182,7 @@ class FusedStep:
         activation: int = 0,
         residual: Tensor | None = None,
     ) -> Tensor:
-        """φ(W Norm(x) + b) + residual, written to `out`."""
+        """φ(W Norm(x) + b) + residual, written to `out`; Norm(x) of a post-norm block is in `normed` afterwards."""
         from chainrule.inference.gpu import step_kernels as kernels
 
         B, K = x.shape
@@ -133,8 +196,9 @@ class FusedStep:
             while block_n > 1 and N // block_n < 256:  # enough programs to occupy the GPU
                 block_n //= 2
             kernels.linear_of_row[(-(-N // block_n),)](
-                x, layer.weight, bias, *normed.vectors, added, out, normed.eps, N, K, normed.how, activation,
-                has_bias, *normed.has, has_residual, block_n, block_k, self.ahead, num_warps=8, **self.launch,
+                x, layer.weight, bias, *normed.vectors, added, self.normed, out, normed.eps, N, K, normed.how,
+                activation, has_bias, *normed.has, has_residual, not self.is_pre, block_n, block_k, self.ahead,
+                num_warps=8, **self.launch,
             )  # fmt: skip
             return out
         if norm is not None:
@@ -152,36 +216,83 @@ class FusedStep:
             )  # fmt: skip
             return out
         block_n = 16 if N < 4096 else 32
-        stages = 4 if B * x.dtype.itemsize <= 256 else 2  # more would not fit into shared memory
-        kernels.linear[(-(-N // block_n),)](
+        # of many rows, each program takes a part, so that there are enough programs
+        block_b = max(power_of_two(B), 16) if B <= MOST_ROWS else MOST_ROWS // 2
+        stages = 4 if block_b * x.dtype.itemsize <= 256 else 2  # more would not fit into shared memory
+        kernels.linear[(-(-N // block_n), -(-B // block_b))](
             x, layer.weight, bias, added, out, B, N, K, activation, has_bias, has_residual,
-            max(power_of_two(B), 16), block_n, 128, self.ahead, num_warps=4, num_stages=stages, **self.launch,
+            block_b, block_n, 128, self.ahead, num_warps=4, num_stages=stages, **self.launch,
         )  # fmt: skip
         return out
 
-    def _attend(self, keys_BGSK: Tensor, values_BGSK: Tensor, lengths_B: Tensor) -> None:
+    def _attend_to_itself(self, keys_BGSK: Tensor, values_BGSK: Tensor, lengths_B: Tensor) -> None:
         """Attention from `qkv` to `taken`; the new keys and values are written at position lengths_B."""
         from chainrule.inference.gpu import step_kernels as kernels
 
         config, positions, K = self.config, self.network.positions, self.head_size
-        H, G, block_k = config.heads, config.kv_heads, max(power_of_two(K), 16)  # tl.dot takes no side below 16
+        H, G = config.heads, config.kv_heads
         strides = keys_BGSK.stride(0), keys_BGSK.stride(1)
+        if strides[0]:
+            self._attend(self.qkv, keys_BGSK, values_BGSK, lengths_B, (*strides, K), config.window, appends=True)
+            return
+        # the rows share their keys: those of all rows are written before any row looks at them
         cos, sin = (self.q if table is None else table for table in (positions.cos_TK, positions.sin_TK))
         kernels.place_heads[(self.rows, H + 2 * G)](
             self.qkv, self.q, keys_BGSK, values_BGSK, lengths_B, cos, sin, *strides, config.norm_eps,
-            H, G, K, block_k, config.qk_norm, positions.cos_TK is not None, self.ahead, num_warps=1, **self.launch,
+            H, G, K, max(power_of_two(K), 16), config.qk_norm, positions.cos_TK is not None, self.ahead,
+            num_warps=1, **self.launch,
         )  # fmt: skip
-        sharing = H // G
+        self._attend(self.q, keys_BGSK, values_BGSK, lengths_B, (*strides, K), config.window, is_placed=True)
+
+    def _attend_to_source(self, keys_BSGK: Tensor, values_BSGK: Tensor) -> None:
+        """Attention of the queries `q` to the source, written to `taken`."""
+        assert self.source is not None
+        strides = keys_BSGK.stride(0), keys_BSGK.stride(2), keys_BSGK.stride(1)
+        self._attend(self.q, keys_BSGK, values_BSGK, self.source.lasts_B, strides, keys_BSGK.shape[1])
+
+    def _attend(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        lasts_B: Tensor,
+        strides: tuple[int, int, int],
+        most: int,
+        *,
+        appends: bool = False,
+        is_placed: bool = False,
+    ) -> None:
+        """Attention of each row to at most so many positions, up to the last one of the row, written to `taken`.
+
+        `strides` are those of rows, heads and positions. `appends`: keys and values of the newest token stand
+        behind its queries. `is_placed`: the queries are normalised and rotated.
+        """
+        from chainrule.inference.gpu import step_kernels as kernels
+
+        config, positions, K = self.config, self.network.positions, self.head_size
+        block_k = max(power_of_two(K), 16)  # tl.dot takes no side below 16
+        is_own = appends or is_placed
+        rotates = appends and positions.cos_TK is not None
+        cos, sin = (self.q if table is None else table for table in (positions.cos_TK, positions.sin_TK))
         slopes = self.q if positions.slopes_H is None else positions.slopes_H
-        kernels.attend_part[(self.rows * G, self.parts)](
-            self.q, keys_BGSK, values_BGSK, lengths_B, slopes, self.spans, *strides,
-            K**-0.5, G, sharing, K, max(power_of_two(sharing), 16), block_k,
-            self.span, 64, positions.slopes_H is not None, self.ahead, num_warps=4, **self.launch,
+        sharing, (span, parts) = config.heads // config.kv_heads, _parts_of(most)
+        kernels.attend_part[(self.rows * config.kv_heads, parts)](
+            queries, keys, values, lasts_B, cos, sin, slopes, self.spans, self.taken, *strides, K**-0.5,
+            config.norm_eps, config.kv_heads, sharing, K, max(power_of_two(sharing), 16), block_k,
+            span, min(max(power_of_two(most), 16), 64), appends, config.qk_norm and not is_placed, rotates,
+            is_own and positions.slopes_H is not None, parts == 1, self.ahead, num_warps=4, **self.launch,
         )  # fmt: skip
-        kernels.join_parts[(self.rows * H,)](
-            self.spans, self.taken, self.parts,
-            K, power_of_two(self.parts), block_k, self.ahead, num_warps=1, **self.launch,
-        )  # fmt: skip
+        if parts > 1:
+            kernels.join_parts[(self.rows * config.heads,)](
+                self.spans, self.taken, parts,
+                K, power_of_two(parts), block_k, self.ahead, num_warps=1, **self.launch,
+            )  # fmt: skip
+
+
+def _parts_of(positions: int) -> tuple[int, int]:
+    """Return the length of the spans that attention to so many positions is divided into, and their number."""
+    span = _WHOLE if positions <= _WHOLE else max(128, power_of_two(positions) // 32)
+    return span, -(-positions // span)
 
 
 def launch_options(device: torch.device) -> tuple[bool, dict[str, bool]]:

@@ -4,6 +4,9 @@ With one token a row, a step can be as fast as the weights come out of memory. S
 residual sums are fused into the matrix products, and attention looks at no more keys than there are. Where the GPU
 can start a kernel before the one it depends on has ended (AHEAD: programmatic dependent launch), weights are
 prefetched. `step.py` puts the kernels together; `Transformer.step` says what they compute.
+
+Axes: b rows of the batch, d features, n outputs, k inputs of a product or numbers of a head, s positions, r queries
+that share a head of keys.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 LAYER_NORM = tl.constexpr(2)  # 1 is RMSNorm, 0 none
-GELU, RELU, RELU2, SWIGLU = (tl.constexpr(number) for number in (1, 2, 3, 4))  # 0 is none
+GELU, RELU, RELU2, SWIGLU, GELU_ERF = (tl.constexpr(number) for number in (1, 2, 3, 4, 5))  # 0 is none
 
 
 @triton.jit
@@ -22,6 +25,30 @@ def await_inputs(AHEAD: tl.constexpr):
     if AHEAD:
         gdc_launch_dependents()
         gdc_wait()
+
+
+@triton.jit
+def vector_of_token(
+    table_ptr, places_ptr, token, place, scale, d, D: tl.constexpr, HAS_PLACES: tl.constexpr
+):  # fmt: skip
+    """x⁰ = scale E[token] + position, of one row."""
+    x = tl.load(table_ptr + token * D + d, mask=d < D, other=0.0).to(tl.float32) * scale
+    if HAS_PLACES:
+        x += tl.load(places_ptr + place * D + d, mask=d < D, other=0.0).to(tl.float32)
+    return x
+
+
+@triton.jit
+def embed_rows(
+    ids_ptr, lengths_ptr, table_ptr, places_ptr, x_ptr, scale, D: tl.constexpr, BLOCK_D: tl.constexpr,
+    HAS_PLACES: tl.constexpr, AHEAD: tl.constexpr,
+):  # fmt: skip
+    """x⁰ of one token a row, which stands behind those that the row has read."""
+    await_inputs(AHEAD)
+    b, d = tl.program_id(0), tl.arange(0, BLOCK_D)
+    token, place = tl.load(ids_ptr + b), tl.load(lengths_ptr + b)
+    x = vector_of_token(table_ptr, places_ptr, token, place, scale, d, D, HAS_PLACES)
+    tl.store(x_ptr + b * D + d, x.to(x_ptr.dtype.element_ty), mask=d < D)
 
 
 @triton.jit
@@ -55,12 +82,15 @@ def norm_of_rows(
 
 @triton.jit
 def linear_of_row(
-    x_ptr, weight_ptr, bias_ptr, gain_ptr, shift_ptr, residual_ptr, y_ptr, eps, N: tl.constexpr, K: tl.constexpr,
-    NORM: tl.constexpr, ACTIVATION: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_GAIN: tl.constexpr,
-    HAS_SHIFT: tl.constexpr, HAS_RESIDUAL: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    AHEAD: tl.constexpr,
+    x_ptr, weight_ptr, bias_ptr, gain_ptr, shift_ptr, residual_ptr, normed_ptr, y_ptr, eps, N: tl.constexpr,
+    K: tl.constexpr, NORM: tl.constexpr, ACTIVATION: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_GAIN: tl.constexpr,
+    HAS_SHIFT: tl.constexpr, HAS_RESIDUAL: tl.constexpr, KEEPS: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
-    """y = φ(W Norm(x) + b) + residual for a batch of one; BLOCK_N rows of W per program."""
+    """y = φ(W Norm(x) + b) + residual for a batch of one; BLOCK_N rows of W per program.
+
+    With KEEPS, one program also writes Norm(x): in a post-norm block that is what a later result is added to.
+    """
     n, k = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K)
     rows = weight_ptr + n[:, None].to(tl.int64) * K + k[None, :]
     is_weight = (n[:, None] < N) & (k[None, :] < K)
@@ -72,6 +102,8 @@ def linear_of_row(
     x = tl.load(x_ptr + k, mask=k < K, other=0.0).to(tl.float32)
     if NORM:
         x = normalised(x, gain_ptr, shift_ptr, eps, k, K, NORM, HAS_GAIN, HAS_SHIFT)
+        if KEEPS:
+            tl.store(normed_ptr + k, x.to(normed_ptr.dtype.element_ty), mask=(k < K) & (tl.program_id(0) == 0))
     z = tl.sum(weight.to(tl.float32) * x[None, :], 1)
     if HAS_BIAS:
         z += tl.load(bias_ptr + n, mask=n < N, other=0.0).to(tl.float32)
@@ -95,6 +127,8 @@ def _bend(z, ACTIVATION: tl.constexpr):
         z = tl.maximum(z, 0.0)
     elif ACTIVATION == RELU2:
         z = tl.maximum(z, 0.0) * tl.maximum(z, 0.0)
+    elif ACTIVATION == GELU_ERF:
+        z = 0.5 * z * (1.0 + tl.erf(z * 0.7071067811865476))
     return z
 
 
@@ -104,13 +138,13 @@ def linear(
     HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
-    """y = φ(W x + b) + residual for a whole batch; BLOCK_N rows of W per program.
+    """y = φ(W x + b) + residual for a whole batch; BLOCK_N rows of W, and BLOCK_B of the batch, per program.
 
     x was normalised by a kernel of its own, `norm_of_rows`: here each program would have to do it again.
     """
     await_inputs(AHEAD)
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    b = tl.arange(0, BLOCK_B)
+    b = tl.program_id(1) * BLOCK_B + tl.arange(0, BLOCK_B)
     z = tl.zeros([BLOCK_B, BLOCK_N], tl.float32)
     gate = tl.zeros([BLOCK_B, BLOCK_N], tl.float32)
     for k0 in range(0, K, BLOCK_K):
@@ -123,15 +157,15 @@ def linear(
             gate += _product(x, tl.load(rows, mask=is_weight, other=0.0))
             rows += N * K
         z += _product(x, tl.load(rows, mask=is_weight, other=0.0))
-    _put(z, gate, n, bias_ptr, residual_ptr, y_ptr, B, N, ACTIVATION, HAS_BIAS, HAS_RESIDUAL, BLOCK_B)
+    _put(z, gate, b, n, bias_ptr, residual_ptr, y_ptr, B, N, ACTIVATION, HAS_BIAS, HAS_RESIDUAL)
 
 
 @triton.jit
 def _put(
-    z, gate, n, bias_ptr, residual_ptr, y_ptr, B, N: tl.constexpr, ACTIVATION: tl.constexpr, HAS_BIAS: tl.constexpr,
-    HAS_RESIDUAL: tl.constexpr, BLOCK_B: tl.constexpr,
+    z, gate, b, n, bias_ptr, residual_ptr, y_ptr, B, N: tl.constexpr, ACTIVATION: tl.constexpr,
+    HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr,
 ):  # fmt: skip
-    """Write y = φ(z + b) + residual for the outputs n of all rows; with SwiGLU φ has a gate as well."""
+    """Write y = φ(z + b) + residual for the outputs n of the rows b; with SwiGLU φ has a gate as well."""
     if HAS_BIAS:
         if ACTIVATION == SWIGLU:
             gate += tl.load(bias_ptr + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
@@ -140,7 +174,6 @@ def _put(
     if ACTIVATION == SWIGLU:
         z = gate * tl.sigmoid(gate) * z
     z = _bend(z, ACTIVATION)
-    b = tl.arange(0, BLOCK_B)
     place = b[:, None] * N + n[None, :]
     inside = (b[:, None] < B) & (n[None, :] < N)
     if HAS_RESIDUAL:
@@ -185,8 +218,8 @@ def linear_of_few(
             gate = tl.dot(x, tl.permute(gates[piece], 0, 2, 1), gate)
         z = tl.dot(x, tl.permute(weights[piece], 0, 2, 1), z)
     _put(
-        tl.sum(z, 0), tl.sum(gate, 0), n, bias_ptr, residual_ptr, y_ptr, B, N, ACTIVATION, HAS_BIAS, HAS_RESIDUAL,
-        BLOCK_B,
+        tl.sum(z, 0), tl.sum(gate, 0), tl.arange(0, BLOCK_B), n, bias_ptr, residual_ptr, y_ptr, B, N, ACTIVATION,
+        HAS_BIAS, HAS_RESIDUAL,
     )  # fmt: skip
 
 
@@ -202,6 +235,23 @@ def _weights(weight_ptr, n, k, N: tl.constexpr, K: tl.constexpr, STRIDE: tl.cons
 
 
 @triton.jit
+def prepared(
+    head_ptr, k, inside, place, cos_ptr, sin_ptr, eps, K: tl.constexpr, QK_NORM: tl.constexpr, ROTARY: tl.constexpr
+):  # fmt: skip
+    """Return heads of queries or keys at one position, [heads, K]; normalised and rotated if the design does so."""
+    x = tl.load(head_ptr + k, mask=inside, other=0.0).to(tl.float32)
+    scale = tl.rsqrt(tl.sum(x * x, 1) / K + eps)[:, None]
+    if ROTARY:
+        other = tl.load(head_ptr + (k + K // 2) % K, mask=inside, other=0.0).to(tl.float32)
+        cos = tl.load(cos_ptr + place * K + k, mask=k < K, other=0.0).to(tl.float32)
+        sin = tl.load(sin_ptr + place * K + k, mask=k < K, other=0.0).to(tl.float32)
+        x = x * cos + other * sin
+    if QK_NORM:
+        x *= scale  # a rotation is linear, and keeps the length
+    return x
+
+
+@triton.jit
 def place_heads(
     qkv_ptr, q_ptr, keys_ptr, values_ptr, lengths_ptr, cos_ptr, sin_ptr, stride_b, stride_g, eps,
     H: tl.constexpr, G: tl.constexpr, K: tl.constexpr, BLOCK_K: tl.constexpr, QK_NORM: tl.constexpr,
@@ -209,69 +259,85 @@ def place_heads(
 ):  # fmt: skip
     """Copy one head of one row to the queries, or to the next position of the cache if it is a key or a value.
 
-    Queries and keys are normalised and rotated first, if the design does that.
+    For rows that share a cache, whose queries see keys of other rows: all of them are written before attention.
     """
     await_inputs(AHEAD)
     b, head = tl.program_id(0), tl.program_id(1)
-    k = tl.arange(0, BLOCK_K)
+    k = tl.arange(0, BLOCK_K)[None, :]
     inside = k < K
     length = tl.load(lengths_ptr + b)
     source = qkv_ptr + (b * (H + 2 * G) + head) * K
-    x = tl.load(source + k, mask=inside, other=0.0).to(tl.float32)
-    if head < H + G:
-        other = tl.load(source + (k + K // 2) % K, mask=inside, other=0.0).to(tl.float32)
-        if QK_NORM:
-            scale = tl.rsqrt(tl.sum(x * x) / K + eps)
-            x *= scale
-            other *= scale
-        if ROTARY:
-            cos = tl.load(cos_ptr + length * K + k, mask=inside, other=0.0).to(tl.float32)
-            sin = tl.load(sin_ptr + length * K + k, mask=inside, other=0.0).to(tl.float32)
-            x = x * cos + other * sin
     place = b.to(tl.int64) * stride_b + length * K + k
-    if head < H:
-        tl.store(q_ptr + (b * H + head) * K + k, x.to(q_ptr.dtype.element_ty), mask=inside)
-    elif head < H + G:
-        tl.store(keys_ptr + (head - H) * stride_g + place, x.to(keys_ptr.dtype.element_ty), mask=inside)
+    if head < H + G:
+        x = prepared(source, k, inside, length, cos_ptr, sin_ptr, eps, K, QK_NORM, ROTARY)
+        if head < H:
+            tl.store(q_ptr + (b * H + head) * K + k, x.to(q_ptr.dtype.element_ty), mask=inside)
+        else:
+            tl.store(keys_ptr + (head - H) * stride_g + place, x.to(keys_ptr.dtype.element_ty), mask=inside)
     else:
+        x = tl.load(source + k, mask=inside, other=0.0)
         tl.store(values_ptr + (head - H - G) * stride_g + place, x.to(values_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def attend_part(
-    q_ptr, keys_ptr, values_ptr, lengths_ptr, slopes_ptr, spans, stride_b, stride_g, scale, G: tl.constexpr,
-    R: tl.constexpr, K: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_K: tl.constexpr, SPAN: tl.constexpr,
-    BLOCK_S: tl.constexpr, ALIBI: tl.constexpr, AHEAD: tl.constexpr,
+    q_ptr, keys_ptr, values_ptr, lasts_ptr, cos_ptr, sin_ptr, slopes_ptr, spans, out_ptr,
+    stride_b, stride_g, stride_s, scale, eps, G: tl.constexpr, R: tl.constexpr, K: tl.constexpr,
+    BLOCK_R: tl.constexpr, BLOCK_K: tl.constexpr, SPAN: tl.constexpr, BLOCK_S: tl.constexpr,
+    APPENDS: tl.constexpr, QK_NORM: tl.constexpr, ROTARY: tl.constexpr, ALIBI: tl.constexpr, WHOLE: tl.constexpr,
+    AHEAD: tl.constexpr,
 ):  # fmt: skip
-    """Attention of the R queries that share a head of keys to one span of positions.
+    """Attention of the R queries that share a head of keys to one span of the positions 0..last of their row.
+
+    With APPENDS, `q_ptr` has queries, keys and values of the newest token of each row: its key and value are
+    written to position `last` by the program that has this position, and reach no other one through memory.
 
     Writes into `spans`, a SpanSums of step.py, for each query: Σ e^s v over the span, the total Σ e^s, and the
-    largest score, which is subtracted from every score s.
+    largest score, which is subtracted from every score s. With WHOLE there is one span: its result is the output.
     """
     await_inputs(AHEAD)
     row, part = tl.program_id(0), tl.program_id(1)
     b, g = row // G, row % G
-    r, k = tl.arange(0, BLOCK_R), tl.arange(0, BLOCK_K)
-    inside = (r[:, None] < R) & (k[None, :] < K)
-    last = tl.load(lengths_ptr + b)  # the position of the newest token, which sees itself
+    r, k = tl.arange(0, BLOCK_R)[:, None], tl.arange(0, BLOCK_K)[None, :]
+    inside = (r < R) & (k < K)
+    last = tl.load(lasts_ptr + b)
     best = tl.full([BLOCK_R], -float("inf"), tl.float32)
     total = tl.zeros([BLOCK_R], tl.float32)
     taken = tl.zeros([BLOCK_R, BLOCK_K], tl.float32)
     if part * SPAN <= last:
-        q = tl.load(q_ptr + (row * R + r[:, None]) * K + k[None, :], mask=inside, other=0.0)
+        base = b.to(tl.int64) * stride_b + g * stride_g
+        heads = G * (R + 2) if APPENDS else G * R
+        row_ptr = q_ptr + b * heads * K
+        q = prepared(
+            row_ptr + (g * R + r) * K, k, inside, last, cos_ptr, sin_ptr, eps, K, QK_NORM, ROTARY
+        ).to(keys_ptr.dtype.element_ty)  # fmt: skip
         if ALIBI:
             slope = tl.load(slopes_ptr + g * R + r, mask=r < R, other=0.0).to(tl.float32)
-        base = b.to(tl.int64) * stride_b + g * stride_g
-        for s0 in range(part * SPAN, tl.minimum(part * SPAN + SPAN, last + 1), BLOCK_S):
+        known = last + 1
+        if APPENDS:
+            known = last
+            key = prepared(
+                row_ptr + (G * R + g) * K, k, k < K, last, cos_ptr, sin_ptr, eps, K, QK_NORM, ROTARY
+            ).to(keys_ptr.dtype.element_ty)  # fmt: skip
+            value = tl.load(row_ptr + (G * R + G + g) * K + k, mask=k < K, other=0.0)
+            is_here = last < part * SPAN + SPAN
+            newest = base + last * stride_s + k
+            tl.store(keys_ptr + newest, key, mask=(k < K) & is_here)
+            tl.store(values_ptr + newest, value.to(values_ptr.dtype.element_ty), mask=(k < K) & is_here)
+            score = tl.sum(q.to(tl.float32) * key.to(tl.float32), 1) * scale
+            best = tl.where(is_here, score, best)
+            total = tl.where(is_here, 1.0, total)
+            taken = tl.where(is_here, value.to(tl.float32) + taken, taken)
+        for s0 in range(part * SPAN, tl.minimum(part * SPAN + SPAN, known), BLOCK_S):
             s = s0 + tl.arange(0, BLOCK_S)
-            place = base + s[:, None] * K + k[None, :]
-            seen = (s[:, None] <= last) & (k[None, :] < K)
+            place = base + s[:, None] * stride_s + k
+            seen = (s[:, None] < known) & (k < K)
             # softmax(Q Kᵀ / sqrt(d_k)) V, with the largest score so far subtracted
             keys = tl.load(keys_ptr + place, mask=seen, other=0.0)
             scores = tl.dot(q, tl.trans(keys), input_precision="ieee") * scale
             if ALIBI:
-                scores -= slope[:, None] * (last - s)[None, :].to(tl.float32)
-            scores = tl.where(s[None, :] <= last, scores, -float("inf"))
+                scores -= slope * (last - s)[None, :].to(tl.float32)
+            scores = tl.where(s[None, :] < known, scores, -float("inf"))
             higher = tl.maximum(best, tl.max(scores, 1))
             weight = tl.exp(scores - higher[:, None])
             shrink = tl.exp(best - higher)
@@ -279,10 +345,15 @@ def attend_part(
             values = tl.load(values_ptr + place, mask=seen, other=0.0)
             taken = taken * shrink[:, None] + tl.dot(weight.to(values.dtype), values, input_precision="ieee")
             best = higher
-    place = (part * tl.num_programs(0) + row) * R + r
-    tl.store(spans.best + place, best, mask=r < R)
-    tl.store(spans.total + place, total, mask=r < R)
-    tl.store(spans.taken + place[:, None] * K + k[None, :], taken, mask=inside)
+    if WHOLE:
+        result = taken / total[:, None]
+        tl.store(out_ptr + (row * R + r) * K + k, result.to(out_ptr.dtype.element_ty), mask=inside)
+    else:
+        query = tl.arange(0, BLOCK_R)
+        place = (part * tl.num_programs(0) + row) * R + query
+        tl.store(spans.best + place, best, mask=query < R)
+        tl.store(spans.total + place, total, mask=query < R)
+        tl.store(spans.taken + place[:, None] * K + k, taken, mask=inside)
 
 
 @triton.jit
