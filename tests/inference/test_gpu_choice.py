@@ -187,7 +187,7 @@ def test_nan_is_an_error_on_a_gpu_too(strategy: Strategy) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("preset", ["gpt2", "llama", "fast"])
+@pytest.mark.parametrize("preset", ["gpt2", "llama", "fast", "lecture", "bart"])
 def test_only_rows_that_read_a_token_go_on(preset: str, device: str = "cuda") -> None:
     torch.manual_seed(0)
     network = Transformer(TransformerConfig(preset, layers=1, width=24, heads=2, window=8), 50, BOS).to(device)
@@ -199,5 +199,6 @@ def test_only_rows_that_read_a_token_go_on(preset: str, device: str = "cuda") ->
     step.finish(x_BD)
     assert (buffers.lengths_B - before == step.is_token_B).all()
     assert buffers.column_1 == 2
-    expected = torch.where(step.is_token_B[:, None], network.norm(x_BD), 0.0)
+    last = network.blocks[-1].feedforward_norm if network.config.placement == "post" else network.norm
+    expected = torch.where(step.is_token_B[:, None], last(x_BD), 0.0)
     torch.testing.assert_close(buffers.features_BD, expected, rtol=1e-4, atol=1e-5)

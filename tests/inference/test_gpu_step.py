@@ -31,7 +31,7 @@ DESIGNS: list[dict[str, Any]] = [
     {"preset": "gpt2", "positions": "alibi", "activation": "relu", "kv_heads": 1},
     {"preset": "llama", "width": 80, "hidden": 2100},  # more than a program takes at once, and no power of two
     {"preset": "lecture"},
-    {"preset": "bart", "window": 200},  # attention by one program for all positions
+    {"preset": "bart"},
 ]
 SOURCED: list[dict[str, Any]] = [
     {"preset": "fast"},

@@ -57,6 +57,7 @@ NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "bagofwords": ("bagofwords", FLAT),
     "seq2seq lstm": ("seq2seq", {"cell": "lstm", "layers": 1, "width": 32}),
     "seq2seq transformer": ("seq2seq", {"cell": "transformer", **BLOCKS}),
+    "seq2seq post-norm": ("seq2seq", {"cell": "transformer", "preset": "bart", **BLOCKS}),
 }
 STRATEGIES: list[Strategy] = [
     cr.Sample(),

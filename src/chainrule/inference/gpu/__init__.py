@@ -4,6 +4,8 @@ In reading order:
 
     step.py             one token a row through a Transformer, by Triton kernels
     step_kernels.py     the kernels of a step: norms, matrix products, attention
+    recurrent_step.py   one token a row through a recurrent decoder that has a source
+    recurrent_kernels.py  its kernels: attention to the source, and what rows keep
     choice.py           the choice of the next token, by kernels
     choice_kernels.py   the kernels of the choice: the best tokens, strategies, sampling
     fixed_memory.py     the memory of any network at fixed addresses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from chainrule.arrays import PAD
 from chainrule.contract.capabilities import Choose
-from chainrule.inference.gpu.step import FusedStep, NormArguments, launch_options, power_of_two
+from chainrule.inference.gpu.step import NormArguments, Step, launch_options, power_of_two
 from chainrule.networks.layers import Head
 from chainrule.networks.precision import wide_type
 
@@ -164,7 +165,7 @@ class FusedChoice:
         bos: int,
         *,
         counts_BV: Tensor | None = None,
-        step: FusedStep | None = None,
+        step: Step | None = None,
     ) -> None:
         """`counts_BV` says how often each token occurred, for penalties; `step` reads the embeddings in `x_BD`."""
         self.plan, self.head, self.buffers, self.bos = plan, head, buffers, bos
@@ -233,30 +234,31 @@ class FusedChoice:
         """Return the tables of the network's embeddings; any arrays if they are not asked for."""
         if self.step is None:
             return TokenVectors(self.x_BD, self.x_BD, self.x_BD)
-        places = self.step.network.positions.added_TD
-        return TokenVectors(self.step.network.table().weight_VD, self.x_BD if places is None else places, self.x_BD)
+        places = self.x_BD if self.step.places_TD is None else self.step.places_TD
+        return TokenVectors(self.step.table.weight_VD, places, self.x_BD)
 
     def _sizes(self) -> tuple[float | int, ...]:
         """Return the numbers that `record` of choice_kernels.py takes: a scale, sizes, and what there is."""
         width, steps = self.x_BD.shape[1], self.buffers.tokens_BT.shape[1]
         if self.step is None:
             return 1.0, steps, 0, width, power_of_two(width), False, False
-        network, window = self.step.network, self.buffers.ids_BW.shape[1]
-        has_places = network.positions.added_TD is not None
-        return network.table().scale, steps, window, width, power_of_two(width), True, has_places
+        window, has_places = self.buffers.ids_BW.shape[1], self.step.places_TD is not None
+        return self.step.table.scale, steps, window, width, power_of_two(width), True, has_places
 
 
 class FusedSampling(FusedChoice):
-    """A step of sampling by a Transformer: choose, read the tokens by kernels, and update the buffers."""
+    """A step of sampling by kernels: choose, read the tokens, and update the buffers."""
 
-    def __call__(self, keys_LBGSK: Tensor, values_LBGSK: Tensor) -> None:
-        """Take one step; the buffers and the network's keys and values are updated in place."""
-        assert self.step is not None
+    def __call__(self, read: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
+        """Take one step; the buffers are updated in place, and by `read` the memory of the network.
+
+        `read` takes embeddings, which rows have a token, and how many they have read: `FixedMemory.read_embedded`.
+        """
         self.from_features()
-        self.finish(self.step.read(self.x_BD, keys_LBGSK, values_LBGSK, self.buffers.lengths_B))
+        self.finish(read(self.x_BD, self.is_token_B, self.buffers.lengths_B))
 
     def finish(self, x_BD: Tensor) -> None:
-        """Update the features, from the last block's output x_BD, and the lengths of the rows that read a token."""
+        """Update the features, from what the network's step returned, and the lengths of rows that read a token."""
         from chainrule.inference.gpu import choice_kernels as kernels
 
         assert self.step is not None

@@ -6,7 +6,7 @@ by piece. Top-k, top-p and min-p keep the tokens at least as likely as some othe
 of the tokens with that key stay, and a floor say which tokens are left.
 
 `choice.py` says which chains the kernels can do, `decode.sample.Choice` what is computed. A last kernel updates
-features and lengths once a Transformer has read the token.
+features and lengths once a network has read the token by kernels.
 """
 
 from __future__ import annotations
@@ -375,13 +375,17 @@ def finish(
     D: tl.constexpr, BLOCK_D: tl.constexpr, NORM: tl.constexpr, HAS_GAIN: tl.constexpr, HAS_SHIFT: tl.constexpr,
     AHEAD: tl.constexpr,
 ):  # fmt: skip
-    """Write the normalised features and the new length of a row that read a token; other rows stay as they were."""
+    """Write the features, normalised if there is a norm, and the new length of a row that read a token.
+
+    Other rows stay as they were.
+    """
     await_inputs(AHEAD)
     b = tl.program_id(0)
     d = tl.arange(0, BLOCK_D)
     is_token = tl.load(is_token_ptr + b) != 0
     x = tl.load(x_ptr + b * D + d, mask=d < D, other=0.0).to(tl.float32)
-    x = normalised(x, gain_ptr, shift_ptr, eps, d, D, NORM, HAS_GAIN, HAS_SHIFT)
+    if NORM:
+        x = normalised(x, gain_ptr, shift_ptr, eps, d, D, NORM, HAS_GAIN, HAS_SHIFT)
     tl.store(features_ptr + b * D + d, x.to(features_ptr.dtype.element_ty), mask=(d < D) & is_token)
     tl.store(lengths_ptr + b, tl.load(lengths_ptr + b) + is_token.to(tl.int64))
     if b == 0:

@@ -19,10 +19,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chainrule.inference.gpu.step import FusedStep, Source, is_available, power_of_two
+from chainrule.inference.gpu.recurrent_step import RecurrentStep, recurrent_step
+from chainrule.inference.gpu.step import FusedStep, Source, Step, is_available, power_of_two
 from chainrule.networks.memory import ArrayMemory, Memory
 from chainrule.networks.network import Network
 from chainrule.networks.seq2seq.encoder_decoder import SourcedMemory, Sources
+from chainrule.networks.seq2seq.recurrent import DecoderMemory
 from chainrule.networks.transformer.cache import Buffer, Cache
 from chainrule.networks.transformer.decoder import Transformer
 from chainrule.system.devices import has_triton
@@ -35,6 +37,9 @@ _MOST_SOURCES = 512  # with more, the GPU has enough to do, and their arrays tak
 class FixedMemory(ABC):
     """The arrays of one memory for at most so many rows, and the step that reads a token of each row."""
 
+    fused: Step | None = None
+    """The step by kernels; None where a network has none."""
+
     @abstractmethod
     def put(self, memory: Any, rows: int) -> None:
         """Copy a memory of this many rows here."""
@@ -42,6 +47,10 @@ class FixedMemory(ABC):
     @abstractmethod
     def read(self, ids_B: Tensor, is_token_B: Tensor, lengths_B: Tensor) -> Tensor:
         """Read one token a row, and return the features [B, D]; rows without a token keep their memory."""
+
+    def read_embedded(self, x_BD: Tensor, is_token_B: Tensor, lengths_B: Tensor) -> Tensor:
+        """Read the embedding of a token of each row by `fused`; return what `fused.last_norm` makes features of."""
+        raise NotImplementedError
 
     @abstractmethod
     def taken(self, given: Any, rows: int, lengths_B: Tensor, longest: int) -> Memory:
@@ -118,6 +127,8 @@ class FixedArrays(FixedMemory):
         self.network, self.sources = network, sources
         some = torch.zeros(rows, dtype=torch.int64, device=next(_arrays_of(memory)).device)
         self.memory = memory.select(some)
+        places = () if sources is None else (sources.sources.arrays, sources.lasts_N)
+        self.fused: RecurrentStep | None = recurrent_step(network, rows, *places)
 
     def put(self, memory: Any, rows: int) -> None:
         if self.sources is not None:
@@ -127,11 +138,17 @@ class FixedArrays(FixedMemory):
             array[:rows] = new
 
     def read(self, ids_B: Tensor, is_token_B: Tensor, lengths_B: Tensor) -> Tensor:
+        if self.fused is not None:
+            return self.read_embedded(self.fused.embed(ids_B, lengths_B), is_token_B, lengths_B)
         whole: Any = self.memory if self.sources is None else SourcedMemory(self.memory, self.sources.sources)
         features_B1D, after, _ = self.network(ids_B[:, None], whole)
         self._replace(after if self.sources is None else after.target, is_token_B)
         features_BD: Tensor = features_B1D[:, 0]
         return features_BD
+
+    def read_embedded(self, x_BD: Tensor, is_token_B: Tensor, lengths_B: Tensor) -> Tensor:
+        assert self.fused is not None and isinstance(self.memory, DecoderMemory)
+        return self.fused.read(x_BD, self.memory, is_token_B)
 
     def restart(self, ids_BT: Tensor, restarts_B: Tensor) -> None:
         """Let some rows forget what they read, and read these tokens instead."""
@@ -180,7 +197,7 @@ class FixedCache(FixedMemory):
         self.held: Buffer | None = None
         """The buffer between `put` and `taken`, while no cache refers to it."""
         source = None if sources is None else Source(sources.sources.arrays, sources.lasts_N)
-        self.fused = FusedStep(decoder, rows, source) if is_available(decoder, rows) else None
+        self.fused: FusedStep | None = FusedStep(decoder, rows, source) if is_available(decoder, rows) else None
         view = None if sources is None else network.view(sources.sources)
         self._step: Callable[..., Tensor] = self.fused or partial(decoder.step, source=view)
 
@@ -210,6 +227,10 @@ class FixedCache(FixedMemory):
     def read(self, ids_B: Tensor, is_token_B: Tensor, lengths_B: Tensor) -> Tensor:
         # a row without a token writes behind its end, where nothing looks
         return self._step(ids_B, self.keys_LBGSK, self.values_LBGSK, lengths_B)
+
+    def read_embedded(self, x_BD: Tensor, is_token_B: Tensor, lengths_B: Tensor) -> Tensor:
+        assert self.fused is not None
+        return self.fused.read(x_BD, self.keys_LBGSK, self.values_LBGSK, lengths_B)
 
     def reorder(self, parents_B: Tensor, width: int, shared_P: Tensor, lengths_B: Tensor) -> None:
         if self.keys_LBGSK.is_cuda and has_triton() and width <= _MOST_MOVED:

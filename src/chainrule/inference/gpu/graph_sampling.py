@@ -201,13 +201,13 @@ class GraphSampler:
             self.counts_BV.copy_(counts_BV)
 
     def _by_kernels(self, plan: ChoicePlan) -> Callable[[], None]:
-        """Return a step whose choice is made by kernels; a Transformer's own kernels read the token too."""
+        """Return a step whose choice is made by kernels, which read the token too where the memory has them."""
         counts_BV = self.counts_BV if plan.penalties else None
-        if isinstance(self.memory, FixedCache) and self.memory.fused is not None:
-            cache, head = self.memory, self.network.head
-            whole = FusedSampling(plan, head, self.buffers, self.bos, counts_BV=counts_BV, step=self.memory.fused)
-            return lambda: whole(cache.keys_LBGSK, cache.values_LBGSK)
-        choice = FusedChoice(plan, self.network.head, self.buffers, self.bos, counts_BV=counts_BV)
+        head, memory = self.network.head, self.memory
+        if memory.fused is not None:
+            whole = FusedSampling(plan, head, self.buffers, self.bos, counts_BV=counts_BV, step=memory.fused)
+            return partial(whole, memory.read_embedded)
+        choice = FusedChoice(plan, head, self.buffers, self.bos, counts_BV=counts_BV)
 
         def step() -> None:
             choice.from_features()

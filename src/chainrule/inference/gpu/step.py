@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from chainrule.networks.network import Table
 from chainrule.networks.transformer.blocks import Block, Norm
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer
@@ -19,6 +20,7 @@ MOST_ROWS = 128
 """The largest batch for the kernels; with more rows, the products are large enough for those of torch."""
 _MOST_ROWS_IF_NARROW, _NARROW = 512, 512  # rows and width with which the products are still small
 _ACTIVATIONS = {"gelu": 1, "relu": 2, "relu2": 3, "swiglu": 4, "gelu_erf": 5}
+TANH = 6  # as the kernels have it, for networks that have no such setting
 _TILE = 8192  # elements of a weight matrix that one program loads at once
 _FEW_ROWS = 16  # for which a program keeps all its weights in registers, up to _PIECES times _PIECE of each output
 _PIECE, _PIECES, _WARPS = 1024, 4, 4
@@ -27,11 +29,14 @@ _WHOLE = 256  # positions that one program attends to as fast as several do, who
 
 def is_available(network: Transformer, batch_size: int) -> bool:
     """Return True if the kernels can run on the network's device, for its design and this batch size."""
-    weight = network.embedding
-    most = _MOST_ROWS_IF_NARROW if network.config.width <= _NARROW else MOST_ROWS
-    if batch_size > most or weight.device.type != "cuda" or weight.dtype == torch.float64:
-        return False
-    return suits(network.config) and has_triton()
+    return suits(network.config) and are_available(network.embedding, batch_size)
+
+
+def are_available(weight_VD: Tensor, batch_size: int) -> bool:
+    """Return True if the kernels can run on the device of this table, for its width and this batch size."""
+    most = _MOST_ROWS_IF_NARROW if weight_VD.shape[1] <= _NARROW else MOST_ROWS
+    is_possible = weight_VD.device.type == "cuda" and weight_VD.dtype != torch.float64
+    return batch_size <= most and is_possible and has_triton()
 
 
 def suits(config: TransformerConfig) -> bool:
@@ -82,97 +87,34 @@ class Source(NamedTuple):
     """The position of the last token of each source."""
 
 
-class FusedStep:
-    """The step of one network for batches of one size; the kernels' intermediate results have fixed addresses."""
+class Step:
+    """What the steps of all networks have, for batches of one size: tables of embeddings, and matrix products."""
 
-    def __init__(self, network: Transformer, batch_size: int, source: Source | None = None) -> None:
-        """`source` is what blocks look at that have attention to a source."""
-        config = network.config
-        self.network, self.config, self.rows, self.source = network, config, batch_size, source
-        self.head_size = config.head_size
-        self.is_pre = config.placement == "pre"
-        blocks: list[Block] = list(network.blocks)  # type: ignore[arg-type]
-        of_parts = [
-            norm
-            for block in blocks
-            for norm in (block.attention_norm, block.cross_norm, block.feedforward_norm)
-            if norm is not None
-        ]
-        # a post-norm block normalises the sum that a part of it makes, which is done as the next part reads it
-        norms = [*of_parts, network.norm] if self.is_pre else [network.embedding_norm, *of_parts]
-        self.norms: list[Norm | None] = norms  # type: ignore[assignment]
-        """The norm before each part of each block, and at last that of the features."""
-        like = network.embedding.detach()
-        self.qkv = like.new_empty(batch_size, (config.heads + 2 * config.kv_heads) * self.head_size)
-        self.q = like.new_empty(batch_size, config.width)
-        self.normed = like.new_empty(batch_size, config.width)
-        self.taken = like.new_empty(batch_size, config.width)
-        self.hidden = like.new_empty(batch_size, config.hidden)
-        positions = [config.window] if source is None else [config.window, source.arrays[0].shape[1]]
-        queries = max(_parts_of(count)[1] for count in positions), batch_size * config.heads
+    last_norm: Norm | None = None
+    """The norm that makes features of what the step reads last; None: that are the features."""
+    keeps_normed = False
+    """True if a product of one row leaves its normalised input in `normed`, as one of more rows does."""
+
+    def __init__(self, table: Table, places_TD: Tensor | None, rows: int, width: int) -> None:
+        """`places_TD` are the positions that are added to embeddings; None where there are none."""
+        self.table, self.places_TD, self.rows = table, places_TD, rows
+        like = table.weight_VD.detach()
+        self.normed = like.new_empty(rows, width)
         self.ahead, self.launch = launch_options(like.device)
-        self.spans = SpanSums(
-            torch.empty(queries, device=like.device),
-            torch.empty(queries, device=like.device),
-            torch.empty(*queries, self.head_size, device=like.device),
-        )
 
-    @property
-    def last_norm(self) -> Norm:
-        """The norm that makes features of the output of the last block."""
-        norm = self.norms[-1]
-        assert norm is not None
-        return norm
-
-    def __call__(self, ids_B: Tensor, keys_LBGSK: Tensor, values_LBGSK: Tensor, lengths_B: Tensor) -> Tensor:
-        """Return the features [B, D] of one token a row; write keys and values in place, at position lengths_B."""
-        x_BD = self._embed(ids_B, lengths_B)
-        features_BD: Tensor = self.last_norm(self.read(x_BD, keys_LBGSK, values_LBGSK, lengths_B))
-        return features_BD
-
-    def _embed(self, ids_B: Tensor, lengths_B: Tensor) -> Tensor:
-        """x⁰ = E[id] + position."""
+    def embed(self, ids_B: Tensor, lengths_B: Tensor) -> Tensor:
+        """x⁰ = E[id] + position, of a token of each row that stands behind those that it has read."""
         from chainrule.inference.gpu import step_kernels as kernels
 
-        table, places_TD = self.network.table(), self.network.positions.added_TD
-        width = self.config.width
-        x_BD = table.weight_VD.new_empty(self.rows, width)
+        x_BD = torch.empty_like(self.normed)
+        width, has_places = x_BD.shape[1], self.places_TD is not None
         kernels.embed_rows[(self.rows,)](
-            ids_B, lengths_B, table.weight_VD, x_BD if places_TD is None else places_TD, x_BD, table.scale,
-            width, power_of_two(width), places_TD is not None, self.ahead, num_warps=4, **self.launch,
+            ids_B, lengths_B, self.table.weight_VD, self.places_TD if has_places else x_BD, x_BD, self.table.scale,
+            width, power_of_two(width), has_places, self.ahead, num_warps=4, **self.launch,
         )  # fmt: skip
         return x_BD
 
-    def read(self, x_BD: Tensor, keys_LBGSK: Tensor, values_LBGSK: Tensor, lengths_B: Tensor) -> Tensor:
-        """Return the sum that the last part of the last block makes, for x⁰; keys and values are written in place.
-
-        `last_norm` makes features of it.
-        """
-        norms = iter(self.norms)
-        for layer, block in enumerate(self.network.blocks):
-            assert isinstance(block, Block)
-            attention, feedforward = block.attention, block.feedforward
-            before_BD = self._enter(x_BD, next(norms), attention.qkv, self.qkv)
-            self._attend_to_itself(keys_LBGSK[layer], values_LBGSK[layer], lengths_B)
-            x_BD = self._linear(self.taken, attention.out, torch.empty_like(x_BD), residual=before_BD)
-            if block.cross is not None:
-                assert self.source is not None
-                before_BD = self._enter(x_BD, next(norms), block.cross.q, self.q)
-                self._attend_to_source(*self.source.arrays[2 * layer : 2 * layer + 2])
-                x_BD = self._linear(self.taken, block.cross.out, torch.empty_like(x_BD), residual=before_BD)
-            bend = _ACTIVATIONS[self.config.activation]
-            before_BD = self._enter(x_BD, next(norms), feedforward.up, self.hidden, activation=bend)
-            x_BD = self._linear(self.hidden, feedforward.out, torch.empty_like(x_BD), residual=before_BD)
-        return x_BD
-
-    def _enter(
-        self, x_BD: Tensor, norm: Norm | None, layer: nn.Linear, out: Tensor, *, activation: int = 0
-    ) -> Tensor:
-        """Write φ(W Norm(x) + b) to `out`, and return what the result of this part of a block is added to."""
-        self._linear(x_BD, layer, out, norm=norm, activation=activation)
-        return x_BD if self.is_pre or norm is None else self.normed
-
-    def _linear(
+    def linear(
         self,
         x: Tensor,
         layer: nn.Linear,
@@ -182,7 +124,7 @@ class FusedStep:
         activation: int = 0,
         residual: Tensor | None = None,
     ) -> Tensor:
-        """φ(W Norm(x) + b) + residual, written to `out`; Norm(x) of a post-norm block is in `normed` afterwards."""
+        """φ(W Norm(x) + b) + residual, written to `out`; with `keeps_normed`, Norm(x) is in `normed` then."""
         from chainrule.inference.gpu import step_kernels as kernels
 
         B, K = x.shape
@@ -197,7 +139,7 @@ class FusedStep:
                 block_n //= 2
             kernels.linear_of_row[(-(-N // block_n),)](
                 x, layer.weight, bias, *normed.vectors, added, self.normed, out, normed.eps, N, K, normed.how,
-                activation, has_bias, *normed.has, has_residual, not self.is_pre, block_n, block_k, self.ahead,
+                activation, has_bias, *normed.has, has_residual, self.keeps_normed, block_n, block_k, self.ahead,
                 num_warps=8, **self.launch,
             )  # fmt: skip
             return out
@@ -224,6 +166,79 @@ class FusedStep:
             block_b, block_n, 128, self.ahead, num_warps=4, num_stages=stages, **self.launch,
         )  # fmt: skip
         return out
+
+
+class FusedStep(Step):
+    """The step of one network for batches of one size; the kernels' intermediate results have fixed addresses."""
+
+    def __init__(self, network: Transformer, batch_size: int, source: Source | None = None) -> None:
+        """`source` is what blocks look at that have attention to a source."""
+        config = network.config
+        super().__init__(network.table(), network.positions.added_TD, batch_size, config.width)
+        self.network, self.config, self.source = network, config, source
+        self.head_size = config.head_size
+        self.is_pre = config.placement == "pre"
+        self.keeps_normed = not self.is_pre
+        blocks: list[Block] = list(network.blocks)  # type: ignore[arg-type]
+        of_parts = [
+            norm
+            for block in blocks
+            for norm in (block.attention_norm, block.cross_norm, block.feedforward_norm)
+            if norm is not None
+        ]
+        # a post-norm block normalises the sum that a part of it makes, which is done as the next part reads it
+        norms = [*of_parts, network.norm] if self.is_pre else [network.embedding_norm, *of_parts]
+        # of each part of each block the norm before it, and at last that of the features
+        self.norms: list[Norm | None] = norms  # type: ignore[assignment]
+        self.last_norm = self.norms[-1]
+        like = network.embedding.detach()
+        self.qkv = like.new_empty(batch_size, (config.heads + 2 * config.kv_heads) * self.head_size)
+        self.q = like.new_empty(batch_size, config.width)
+        self.taken = like.new_empty(batch_size, config.width)
+        self.hidden = like.new_empty(batch_size, config.hidden)
+        positions = [config.window] if source is None else [config.window, source.arrays[0].shape[1]]
+        queries = max(_parts_of(count)[1] for count in positions), batch_size * config.heads
+        self.spans = SpanSums(
+            torch.empty(queries, device=like.device),
+            torch.empty(queries, device=like.device),
+            torch.empty(*queries, self.head_size, device=like.device),
+        )
+
+    def __call__(self, ids_B: Tensor, keys_LBGSK: Tensor, values_LBGSK: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the features [B, D] of one token a row; write keys and values in place, at position lengths_B."""
+        assert self.last_norm is not None
+        x_BD = self.embed(ids_B, lengths_B)
+        features_BD: Tensor = self.last_norm(self.read(x_BD, keys_LBGSK, values_LBGSK, lengths_B))
+        return features_BD
+
+    def read(self, x_BD: Tensor, keys_LBGSK: Tensor, values_LBGSK: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the sum that the last part of the last block makes, for x⁰; keys and values are written in place.
+
+        `last_norm` makes features of it.
+        """
+        norms = iter(self.norms)
+        for layer, block in enumerate(self.network.blocks):
+            assert isinstance(block, Block)
+            attention, feedforward = block.attention, block.feedforward
+            before_BD = self._enter(x_BD, next(norms), attention.qkv, self.qkv)
+            self._attend_to_itself(keys_LBGSK[layer], values_LBGSK[layer], lengths_B)
+            x_BD = self.linear(self.taken, attention.out, torch.empty_like(x_BD), residual=before_BD)
+            if block.cross is not None:
+                assert self.source is not None
+                before_BD = self._enter(x_BD, next(norms), block.cross.q, self.q)
+                self._attend_to_source(*self.source.arrays[2 * layer : 2 * layer + 2])
+                x_BD = self.linear(self.taken, block.cross.out, torch.empty_like(x_BD), residual=before_BD)
+            bend = _ACTIVATIONS[self.config.activation]
+            before_BD = self._enter(x_BD, next(norms), feedforward.up, self.hidden, activation=bend)
+            x_BD = self.linear(self.hidden, feedforward.out, torch.empty_like(x_BD), residual=before_BD)
+        return x_BD
+
+    def _enter(
+        self, x_BD: Tensor, norm: Norm | None, layer: nn.Linear, out: Tensor, *, activation: int = 0
+    ) -> Tensor:
+        """Write φ(W Norm(x) + b) to `out`, and return what the result of this part of a block is added to."""
+        self.linear(x_BD, layer, out, norm=norm, activation=activation)
+        return x_BD if self.is_pre or norm is None else self.normed
 
     def _attend_to_itself(self, keys_BGSK: Tensor, values_BGSK: Tensor, lengths_B: Tensor) -> None:
         """Attention from `qkv` to `taken`; the new keys and values are written at position lengths_B."""

@@ -16,7 +16,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 LAYER_NORM = tl.constexpr(2)  # 1 is RMSNorm, 0 none
-GELU, RELU, RELU2, SWIGLU, GELU_ERF = (tl.constexpr(number) for number in (1, 2, 3, 4, 5))  # 0 is none
+GELU, RELU, RELU2, SWIGLU, GELU_ERF, TANH = (tl.constexpr(number) for number in (1, 2, 3, 4, 5, 6))  # 0 is none
 
 
 @triton.jit
@@ -129,6 +129,8 @@ def _bend(z, ACTIVATION: tl.constexpr):
         z = tl.maximum(z, 0.0) * tl.maximum(z, 0.0)
     elif ACTIVATION == GELU_ERF:
         z = 0.5 * z * (1.0 + tl.erf(z * 0.7071067811865476))
+    elif ACTIVATION == TANH:
+        z = 2.0 * tl.sigmoid(2.0 * z) - 1.0
     return z
 
 

@@ -121,12 +121,12 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         if self.config.feeding:
             found_BTD, states = self._feed(embedded_BTD, target, lengths_B, seen, kept)
         else:
-            h_BTD, states = self._read(embedded_BTD, target.states, lengths_B)
+            h_BTD, states = self.through_layers(embedded_BTD, target.states, lengths_B)
             found_BTD = self._find(h_BTD, seen, kept)
         after = DecoderMemory(states, target.first, last_of_rows(found_BTD, lengths_B, target.found_BD))
         return Reading(self.projection(self.dropout(found_BTD)), SourcedMemory(after, memory.sources))
 
-    def _read(
+    def through_layers(
         self, x_BTD: Tensor, states: tuple[CellState, ...], lengths_B: Tensor | None
     ) -> tuple[Tensor, tuple[CellState, ...]]:
         """h_t = decoder(x_t, h_{t-1}), through all layers."""
@@ -151,7 +151,7 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         for t in range(embedded_BTD.shape[1]):
             goes_on_B = None if lengths_B is None else (t < lengths_B).long()
             x_B1D = torch.cat([embedded_BTD[:, t : t + 1], found_BD[:, None].to(embedded_BTD.dtype)], dim=-1)
-            h_B1D, states = self._read(x_B1D, states, goes_on_B)
+            h_B1D, states = self.through_layers(x_B1D, states, goes_on_B)
             found_B1D = self._find(h_B1D, seen, weights)
             found_BD = last_of_rows(found_B1D, goes_on_B, found_BD)
             found.append(found_B1D)
