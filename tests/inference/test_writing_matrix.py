@@ -216,6 +216,14 @@ def test_every_way_writes_the_same(case: dict[str, Any]) -> None:
         assert any(captured.samplers.values()) and not captured.has_failed
 
 
+def test_a_short_window_with_a_source_slides_between_steps() -> None:
+    """Keys and values cannot slide within a captured step, as tokens of other small windows do."""
+    design = {"cell": "transformer", "layers": 1, "width": 16, "heads": 2, "window": 12}
+    lm = random_model("seq2seq", 100, design, spread=SPREAD, device=DEVICE)
+    check(lm, cr.TopK(20), 2, "float32")
+    assert not lm.captured.has_failed and any(lm.captured.samplers.values())
+
+
 def test_each_pair_of_values_occurs() -> None:
     assert len(CASES) < 200
     for one, other in combinations(FACTORS, 2):

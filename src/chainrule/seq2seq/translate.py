@@ -184,9 +184,9 @@ def _sampled(
     never = _forbidden(lm)
     chosen = Forbid(tuple(never)) | strategy if never else strategy
     most = int(limits.max(initial=0))
-    flat = sample(
-        lm, state.select(np.asarray(rows, np.int64)), chosen, uniforms, max_tokens=most, end=lm.tokenizer.eos
-    )
+    if copies > 1:
+        state = state.select(np.asarray(rows, np.int64))
+    flat = sample(lm, state, chosen, uniforms, max_tokens=most, end=lm.tokenizer.eos)
     cut = [_cut(lm, one, int(limits[row]), sources[row]) for one, row in zip(flat, rows, strict=True)]
     return [cut[i * copies : (i + 1) * copies] for i in range(len(sources))]
 

@@ -49,8 +49,8 @@ class CapturedSteps:
         """`slide` is the number of tokens that a full window drops."""
         self.network: Any = network
         self.scores, self.bos = scores, bos
-        window = network.window or MOST_SLID + 1
-        self.slides = slide if window <= MOST_SLID and not network.keeps_cache else 0
+        window, has_cache = network.window or MOST_SLID + 1, network.keeps_cache or network.reads_two_sides
+        self.slides = slide if window <= MOST_SLID and not has_cache else 0
         """The number of tokens that a window drops within a captured step; 0: none slides there."""
         self.samplers: dict[tuple[int, int], GraphSampler | None] = {}
         """By the number of rows and the width of sources; None where the network's memory has no fixed form."""

@@ -26,6 +26,7 @@ from chainrule.inference.gpu.fixed_memory import FixedArrays, FixedCache, FixedM
 from chainrule.inference.gpu.step import MOST_ROWS, FusedStep, is_available
 from chainrule.inference.state import NeuralState, Window, on_device
 from chainrule.networks.network import Network
+from chainrule.networks.seq2seq.encoder_decoder import SourcedMemory
 from chainrule.networks.transformer.cache import Cache
 from chainrule.networks.transformer.decoder import Transformer
 from chainrule.system.devices import current_device, has_triton
@@ -123,8 +124,13 @@ class GraphSampler:
             after = self._taken(state, 1)
             if state.window is not None:
                 after = replace(after, window=state.window.append(ids_B1, is_token_B1))
-            # a copy, so that threads that only read never share the arrays of a step
-            return after.select(np.arange(rows)) if isinstance(self.memory, FixedCache) else after
+            if not isinstance(self.memory, FixedCache):
+                return after
+            # a copy, so that threads that only read never share the arrays of a step; no step writes to sources
+            copied = after.select(np.arange(rows))
+            if isinstance(after.memory, SourcedMemory) and isinstance(copied.memory, SourcedMemory):
+                copied = replace(copied, memory=replace(copied.memory, sources=after.memory.sources))
+            return copied
 
     def put(self, state: NeuralState) -> None:
         """Copy a state to the fixed addresses, but for its features."""
