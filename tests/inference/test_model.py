@@ -11,19 +11,20 @@ import pytest
 import torch
 
 import chainrule as cr
-from chainrule.arrays import to_numpy
+from chainrule.arrays import PAD, to_numpy
 from chainrule.autodiff.tape_model import TapeModel
 from chainrule.contract.capabilities import Capabilities
 from chainrule.contract.data import TrainingData
 from chainrule.contract.kinds import find_kind
 from chainrule.decode.sample import Choice, sample_after
+from chainrule.decode.strategies import Sample
 from chainrule.errors import DamagedFileError, ModelError, SettingsError, TrainingError
 from chainrule.folder import read_folder, write_tensors
 from chainrule.inference import neural_model as model_module
 from chainrule.inference.gpu.captured import TOKENS_THAT_REPAY
 from chainrule.inference.gpu.graph_sampling import GraphSampler
 from chainrule.inference.neural_model import NeuralModel
-from chainrule.inference.state import spans
+from chainrule.inference.state import last_window
 from chainrule.inference.torch_model import load_network
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer
@@ -85,11 +86,34 @@ def test_a_stream_begins_as_after_a_line(engine: str) -> None:
         assert matter == [read], context
 
 
-def test_every_index_is_new_in_exactly_one_window() -> None:
-    # windows of 4 that slide by 3: 0-3, 3-6 (new: 4-6), 6-9 (new: 7-9)
-    assert spans(10, 4, 3) == [(0, 4, 0), (3, 7, 4), (6, 10, 7)]
-    assert spans(4, 4, 2) == [(0, 4, 0)]
-    assert spans(5, 4, 4) == [(0, 4, 0), (4, 5, 4)]
+@pytest.mark.parametrize(("size", "slide"), [(4, 3), (4, 2), (4, 4), (4, 1), (1, 1), (2, 1)])
+def test_the_last_window_is_the_first_that_reaches_the_end(size: int, slide: int) -> None:
+    for length in range(20):
+        begin = 0
+        while begin + size < length:
+            begin += slide
+        assert last_window(length, size, slide) == begin
+
+
+@pytest.mark.parametrize("share", [0.0001, 0.6, 1.0])
+@pytest.mark.parametrize("known", [0, 1, 4, 9])
+def test_many_windows_are_scored_at_once(share: float, known: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As plainly, a token at a time, but in calls of 3 windows of 5 tokens for two rows."""
+    lm = cr.train("bagofwords", TEXT, steps=1, window=5, slide=share, context="stream", tokenizer="word")
+    assert isinstance(lm, NeuralModel)
+    ids_BT = np.random.default_rng(0).integers(3, 7, (2, 40 + known))
+    state, plain = lm.extend(lm.start(2), ids_BT[:, :known]), []
+    for t in range(known, ids_BT.shape[1]):
+        plain.append(lm.next_log_probs(state)[[0, 1], ids_BT[:, t]])
+        state = lm.extend(state, ids_BT[:, t : t + 1])
+    sizes, forward = [], lm.network.forward
+    monkeypatch.setattr(lm.network, "forward", lambda x, *rest: (sizes.append(len(x)), forward(x, *rest))[1])
+    monkeypatch.setattr(model_module, "TOKENS_AT_ONCE", 30)
+    before = lm.extend(lm.start(2), ids_BT[:, :known])
+    sizes.clear()
+    scores_BT = lm.score(ids_BT[:, known:], before)
+    torch.testing.assert_close(scores_BT, torch.stack(plain, dim=1), rtol=1e-4, atol=1e-5)
+    assert max(sizes) == 2 * 3
 
 
 def test_large_vocabularies_are_scored_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -432,6 +456,30 @@ def test_a_precision_that_is_none_is_refused(tmp_path: Path) -> None:
     small().save(tmp_path / "m")
     with pytest.raises(SettingsError, match="dtype should be float32 or bfloat16 or float64, not 'potato'"):
         cr.load(tmp_path / "m", dtype="potato")
+
+
+@pytest.mark.parametrize("share", [0.0001, 0.6, 1.0])
+@pytest.mark.parametrize("size", [2, 5])
+def test_a_captured_step_slides_a_window_as_the_plain_way_does(size: int, share: float) -> None:
+    """Three rows write more than their windows hold; one of them has ended, and stays as it is."""
+    kind = {"window": size, "slide": share, "context": "stream"}
+    lm = cr.train("bagofwords", TEXT, steps=20, **kind, tokenizer="word")
+    assert isinstance(lm, NeuralModel)
+    state = lm.extend(lm.start(3), np.asarray([[3, 4, 5], [4, PAD, PAD], [5, 6, PAD]]))
+    uniforms_BT = np.random.default_rng(0).random((3, 12))
+    choose = Choice(Sample(), end=None)
+    found = lm.captured.write(state, choose, uniforms_BT, None, torch.tensor([True, True, False]))
+    assert found is not None
+    after, ids_BT, scores_BT = found
+    assert (ids_BT[2] == PAD).all() and (ids_BT[:2] != PAD).all()
+    for t in range(12):
+        known_B = lm.next_log_probs(state)[[0, 1], ids_BT[:2, t]]
+        torch.testing.assert_close(scores_BT[:2, t], known_B, rtol=1e-4, atol=1e-5)
+        state = lm.extend(state, ids_BT[:, t : t + 1])
+    for _ in range(2 * size):  # the memory after the last step, too
+        torch.testing.assert_close(lm.next_log_probs(after), lm.next_log_probs(state), rtol=1e-4, atol=1e-5)
+        more_B1 = np.asarray([[3], [4], [5]])
+        after, state = lm.extend(after, more_B1), lm.extend(state, more_B1)
 
 
 @pytest.mark.parametrize("preset", ["lecture", "gpt2", "llama", "fast"])

@@ -8,6 +8,7 @@ from network_laws import BOS, IDS_BT, VOCABULARY, check, same
 
 from chainrule.networks.bag_of_words import BagOfWords
 from chainrule.networks.config import BagOfWordsConfig, padded_size
+from chainrule.networks.network import Network
 
 
 def made(**settings: Any) -> BagOfWords:
@@ -48,6 +49,17 @@ def test_a_network_with_a_window_gives_memory_only_for_memory() -> None:
     assert network.window == 7
     assert network(IDS_BT).memory is None
     assert network(IDS_BT, network.begin(3)).memory.count_B.tolist() == [6, 6, 6]
+
+
+def test_a_window_is_read_as_by_reading_all_of_it() -> None:
+    """Rows of 6, 1 and 0 tokens; the features of a row without tokens mean nothing."""
+    network = made(layers=2).double().eval()
+    is_token_BT = torch.arange(6) < torch.tensor([6, 1, 0])[:, None]
+    features_BD, sums = network.read_window(IDS_BT, is_token_BT)
+    plain_BD, plain = Network.read_window(network, IDS_BT, is_token_BT)
+    same(features_BD[:2], plain_BD[:2])
+    same(sums.sum_BD, plain.sum_BD)
+    assert sums.count_B.tolist() == plain.count_B.tolist() == [6, 1, 0]
 
 
 def test_without_a_window_the_mean_is_over_everything() -> None:

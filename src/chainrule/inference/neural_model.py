@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from chainrule.contract.lm import Context, LanguageModel, State, check_rows, exp
 from chainrule.inference.gpu.captured import CapturedSteps
 from chainrule.inference.gpu.graph_sampling import Scores
 from chainrule.inference.gpu.graph_search import Ranking
-from chainrule.inference.state import NeuralState, Window, on_device, spans
+from chainrule.inference.state import NeuralState, Window, last_window, on_device
 from chainrule.inference.torch_model import TorchModel
 from chainrule.networks.layers import last_of_rows
 from chainrule.networks.loss import nats_of_targets
@@ -108,7 +107,7 @@ class NeuralModel(TorchModel, LanguageModel):
     def _before_last_window(self, state: NeuralState, window: Window, ids_BT: Tensor) -> tuple[NeuralState, Tensor]:
         """Return the state and ids to read the last window alone: the tokens before it would be dropped."""
         known_BT = window.ids_BW[:, : window.longest]
-        begin, _, _ = spans(known_BT.shape[1] + ids_BT.shape[1], window.size, self.slide)[-1]
+        begin = last_window(known_BT.shape[1] + ids_BT.shape[1], window.size, self.slide)
         if begin == 0:
             return state, ids_BT
         empty = Window.empty(len(ids_BT), window.size, self.torch_device)
@@ -371,21 +370,28 @@ class NeuralModel(TorchModel, LanguageModel):
             yield features_BTD
 
     def _features_by_windows(self, ids_BT: Tensor, first: int) -> Iterator[Tensor]:
-        """Yield the features of the indices from `first` on, for many windows in one batch, without memory."""
-        size = self.network.window
+        """Yield the features of the indices from `first` on, without memory."""
+        for features_BTD in self._all_features_by_windows(ids_BT):
+            width = features_BTD.shape[1]
+            if first < width:
+                yield features_BTD[:, first:]
+            first = max(first - width, 0)
+
+    def _all_features_by_windows(self, ids_BT: Tensor) -> Iterator[Tensor]:
+        """Yield the features of all indices, piece by piece; many windows are one batch, however small they are."""
+        size, slide = self.network.window, self.slide
         assert size is not None
-        pieces = spans(ids_BT.shape[1], size, self.slide)
-        at_once = max(TOKENS_AT_ONCE // (len(ids_BT) * size), 1)
-        for i in range(0, len(pieces), at_once):
-            # the last window may be narrower than the others: it is then read by itself
-            for _, alike in groupby(pieces[i : i + at_once], lambda piece: piece[1] - piece[0]):
-                batch = list(alike)
-                rows = torch.cat([ids_BT[:, begin:end] for begin, end, _ in batch])
-                features = self.network(rows).features_BTD.unflatten(0, (len(batch), len(ids_BT)))
-                for (begin, end, new), features_BTD in zip(batch, features, strict=True):
-                    skip = max(new, first) - begin
-                    if skip < end - begin:
-                        yield features_BTD[:, skip:]
+        last, kept = last_window(ids_BT.shape[1], size, slide), size - slide
+        step = max(TOKENS_AT_ONCE // (len(ids_BT) * size), 1) * slide
+        for begin in range(0, last, step):
+            windows_BNW = ids_BT[:, begin : min(begin + step, last) + kept].unfold(1, size, slide)
+            features_BNWD = self.network(windows_BNW.flatten(0, 1)).features_BTD.unflatten(0, windows_BNW.shape[:2])
+            if begin == 0:
+                yield features_BNWD[:, 0, :kept]
+            # the window before has read all but the last `slide` indices
+            yield features_BNWD[:, :, kept:].flatten(1, 2)
+        # the last window may be narrower than the others, and is read by itself
+        yield self.network(ids_BT[:, last:]).features_BTD[:, kept if last else 0 :]
 
     # -- probabilities ------------------------------------------------------------------------------------
 

@@ -81,18 +81,13 @@ class Window:
         return Window(self.ids_BW.gather(1, places_BW), lengths_B, self.size, False).counted()
 
 
-def spans(length: int, size: int, slide: int) -> list[tuple[int, int, int]]:
-    """Return the windows in which `length` indices are read, each as (begin, end, first index not read before).
+def last_window(length: int, size: int, slide: int) -> int:
+    """Return where the last window begins if `length` indices are read: the first window that reaches the end.
 
-    >>> spans(length=7, size=4, slide=2)
-    [(0, 4, 0), (2, 6, 4), (4, 7, 6)]
+    >>> last_window(length=7, size=4, slide=2)  # 0-3, 2-5, 4-6
+    4
     """
-    result, done, begin = [], 0, 0
-    while done < length:
-        end = min(begin + size, length)
-        result.append((begin, end, done))
-        done, begin = end, begin + slide
-    return result
+    return max(-((size - length) // slide), 0) * slide
 
 
 @dataclass(frozen=True)

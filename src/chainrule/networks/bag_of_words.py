@@ -47,10 +47,21 @@ class BagOfWords(Network):
         # m_t = 1/t Σ_{i<=t} E x_i
         sum_BTD = before.sum_BD[:, None] + embedded_BTD.cumsum(dim=1, dtype=wide_type(embedded_BTD))
         count_BT = before.count_B[:, None] + is_token_BT.cumsum(dim=1)
-        mean_BTD = (sum_BTD / count_BT.clamp(min=1)[..., None]).to(embedded_BTD.dtype)
-        # h_t = f(W m_t + b)
-        features_BTD = self.projection(self.hidden(mean_BTD))
+        features_BTD = self._features(sum_BTD, count_BT)
         # padding adds nothing, so the sums at the last position are those after the row's last token
         is_asked = memory is not None or self.window is None
         after = Sums(sum_BTD[:, -1], count_BT[:, -1]) if is_asked else None
         return Reading(features_BTD, after)
+
+    def read_window(self, ids_BW: Tensor, is_token_BW: Tensor) -> tuple[Tensor, Sums]:
+        embedded_BWD = self.embedding(ids_BW) * is_token_BW[..., None]
+        sums = Sums(embedded_BWD.sum(dim=1, dtype=wide_type(embedded_BWD)), is_token_BW.sum(dim=1))
+        # the hidden layers see the mean of the whole window, not those of its beginnings
+        return self._features(sums.sum_BD, sums.count_B), sums
+
+    def _features(self, sum_D: Tensor, count: Tensor) -> Tensor:
+        """Return the features, from sums of embeddings [..., D], and how many each sum has [...]."""
+        mean_D = (sum_D / count.clamp(min=1)[..., None]).to(self.embedding.weight.dtype)
+        # h_t = f(W m_t + b)
+        features_D: Tensor = self.projection(self.hidden(mean_D))
+        return features_D

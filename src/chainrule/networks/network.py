@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from chainrule.arrays import PAD
-from chainrule.networks.layers import Head
+from chainrule.networks.layers import Head, last_of_rows
 from chainrule.networks.memory import Memory
 from chainrule.networks.precision import PlainProducts
 
@@ -103,6 +103,15 @@ class Network(Trainable):
         Where `is_token_BT` is False there is padding, at the end of rows: its ids are any valid ids, its features
         mean nothing, and the memory is as if it were not there. None: all are tokens.
         """
+
+    def read_window(self, ids_BW: Tensor, is_token_BW: Tensor) -> tuple[Tensor, Any]:
+        """Read whole windows; return the features of the last token of each, [B, D], and the memory.
+
+        The features of a row without tokens mean nothing. A network may leave out what the other tokens need.
+        """
+        reading = self(ids_BW, self.begin(len(ids_BW)), is_token_BW)
+        features_BWD = reading.features_BTD
+        return last_of_rows(features_BWD, is_token_BW.sum(dim=1), features_BWD[:, 0]), reading.memory
 
     def loss(self, inputs: Any, targets_BT: Tensor, memory: Any = None) -> BatchLoss:
         """Return the loss of predicting targets_BT[b, t] after inputs_BT[b, :t+1] and the tokens of `memory`.

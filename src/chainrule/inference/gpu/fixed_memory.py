@@ -150,10 +150,12 @@ class FixedArrays(FixedMemory):
         assert self.fused is not None and isinstance(self.memory, DecoderMemory)
         return self.fused.read(x_BD, self.memory, is_token_B)
 
-    def restart(self, ids_BT: Tensor, restarts_B: Tensor) -> None:
-        """Let some rows forget what they read, and read these tokens instead."""
-        memory: Any = self.network.begin(len(ids_BT))
-        self._replace(self.network(ids_BT, memory).memory if ids_BT.shape[1] else memory, restarts_B)
+    def read_windows(self, ids_BW: Tensor, is_token_BW: Tensor) -> Tensor:
+        """Forget what was read and read these tokens of each row; return the features of the last, [B, D]."""
+        features_BD, memory = self.network.read_window(ids_BW, is_token_BW)
+        for array, new in zip(_arrays_of(self.memory), _arrays_of(memory), strict=True):
+            array.copy_(new)
+        return features_BD
 
     def _replace(self, memory: Any, rows_B: Tensor) -> None:
         """Take over the memory of some rows."""

@@ -59,6 +59,7 @@ class GraphSampler:
         self.next_B = torch.zeros(batch_size, dtype=torch.int64, device=self.device)
         """The tokens to read, where they are given and not chosen."""
         self.has_next_B = torch.zeros(batch_size, dtype=torch.bool, device=self.device)
+        self.places_W = torch.arange(network.window or 0, device=self.device)
         self.counts_BV: Tensor | None = None
         """How often each token occurred, for penalties."""
         self.captured: dict[Any, tuple[Callable[[], None], Callable[[], None]]] = {}
@@ -240,24 +241,31 @@ class GraphSampler:
         """Read a token of each row that has one, and update the buffers in place."""
         buffers = self.buffers
         if self.slides:
-            self._slide()
-        if self.network.window is not None:
-            buffers.ids_BW.scatter_(1, buffers.lengths_B[:, None], ids_B[:, None])
-        features_BD = self.memory.read(ids_B, is_token_B, buffers.lengths_B)
+            features_BD = self._read_window(ids_B, is_token_B)
+        else:
+            if self.network.window is not None:
+                buffers.ids_BW.scatter_(1, buffers.lengths_B[:, None], ids_B[:, None])
+            features_BD = self.memory.read(ids_B, is_token_B, buffers.lengths_B)
         old_BD = buffers.features_BD
         torch.where(is_token_B[:, None], features_BD.to(old_BD.dtype), old_BD, out=old_BD)
         buffers.lengths_B.add_(is_token_B)
         buffers.column_1.add_(1)
 
-    def _slide(self) -> None:
-        """Let full windows drop their oldest tokens, and read the others again."""
+    def _read_window(self, ids_B: Tensor, is_token_B: Tensor) -> Tensor:
+        """Return the features after one more token of each row that has one, by reading its whole window.
+
+        So a window may slide in any step: full ones first drop their oldest tokens.
+        """
         assert isinstance(self.memory, FixedArrays)
         buffers, size = self.buffers, self.buffers.ids_BW.shape[1]
-        is_full_B, kept = buffers.lengths_B == size, size - self.slides
-        ids_BT = buffers.ids_BW[:, self.slides :].clone()
-        self.memory.restart(ids_BT, is_full_B)
-        buffers.ids_BW[:, :kept] = torch.where(is_full_B[:, None], ids_BT, buffers.ids_BW[:, :kept])
-        buffers.lengths_B.copy_(torch.where(is_full_B, kept, buffers.lengths_B))
+        is_full_B = buffers.lengths_B == size
+        # what is dropped goes behind the end, where tokens are overwritten
+        slid_BW = buffers.ids_BW.roll(-self.slides, dims=1)
+        buffers.ids_BW.copy_(torch.where(is_full_B[:, None], slid_BW, buffers.ids_BW))
+        buffers.lengths_B.sub_(is_full_B * self.slides)
+        buffers.ids_BW.scatter_(1, buffers.lengths_B[:, None], ids_B[:, None])
+        is_read_BW = self.places_W < (buffers.lengths_B + is_token_B)[:, None]
+        return self.memory.read_windows(buffers.ids_BW, is_read_BW)
 
 
 # -- reading ----------------------------------------------------------------------------------------------
