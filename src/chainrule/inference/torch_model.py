@@ -18,6 +18,7 @@ import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from chainrule.contract.model import Model
+from chainrule.networks.initial_weights import WithoutInitialWeights
 from chainrule.networks.network import Trainable
 from chainrule.system.devices import expect_slow_bfloat16
 
@@ -72,7 +73,7 @@ _MOST_TABLES = 1 << 30  # bytes of tables that a network computes from its sizes
 def load_network(build: Callable[[], N], arrays: Mapping[str, np.ndarray]) -> N:
     """Return the network that `build` makes, with weights from arrays; ValueError if they do not fit together."""
     _check_shapes(build, arrays)
-    with torch.random.fork_rng([]):  # initial weights are drawn, and the caller's random numbers stay as they are
+    with torch.random.fork_rng([]), WithoutInitialWeights():  # the caller's random numbers stay as they are
         network = build()
     load_weights(network, arrays)
     return network
@@ -88,7 +89,8 @@ def load_weights(network: Trainable, arrays: Mapping[str, np.ndarray]) -> None:
 def _check_shapes(build: Callable[[], Trainable], arrays: Mapping[str, np.ndarray]) -> None:
     """Raise ValueError unless the arrays are those of the network that `build` would make."""
     try:
-        with torch.random.fork_rng([]), torch.device("meta"), _at_most(_NAMES_OF_ONE * len(arrays) + 1):
+        most = _NAMES_OF_ONE * len(arrays) + 1
+        with torch.random.fork_rng([]), WithoutInitialWeights(), torch.device("meta"), _at_most(most):
             network = build()
     except (RuntimeError, MemoryError, OverflowError, TypeError) as error:
         if "meta" in str(error).lower():

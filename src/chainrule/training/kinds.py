@@ -107,9 +107,12 @@ class NetworkKind:
             raise MissingExtraError("torch", "neural", f"counting the parameters of {self.name}")
         import torch
 
+        from chainrule.networks.initial_weights import WithoutInitialWeights
+
         def shapes(sizes: Mapping[str, int]) -> dict[str, torch.Size]:
             own = replace(settings, **{name: size for name, size in sizes.items() if name in names})
-            with torch.random.fork_rng([]), torch.device("meta"):  # which knows shapes and needs no memory
+            # "meta" knows shapes and needs no memory
+            with torch.random.fork_rng([]), WithoutInitialWeights(), torch.device("meta"):
                 network = self.untrained(own, sizes["|V|"], sizes["labels"])
             return {name: weight.shape for name, weight in network.named_parameters()}
 

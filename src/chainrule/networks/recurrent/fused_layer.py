@@ -23,6 +23,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from chainrule.networks.config import GATES, Activation, CellName, Reset
+from chainrule.networks.initial_weights import orthogonal_
 from chainrule.networks.layers import ACTIVATIONS
 from chainrule.networks.precision import working_type
 from chainrule.networks.recurrent import cells
@@ -149,7 +150,7 @@ class FusedLayer(nn.Module):
         for W, U in zip(weights.W.chunk(GATES[self.cell]), weights.U.chunk(GATES[self.cell]), strict=True):
             nn.init.xavier_uniform_(W)
             # an orthogonal matrix keeps the length of a vector, also when they are multiplied again and again
-            nn.init.orthogonal_(U) if orthogonal else nn.init.xavier_uniform_(U)
+            orthogonal_(U) if orthogonal else nn.init.xavier_uniform_(U)
         nn.init.zeros_(weights.b)
         nn.init.zeros_(weights.d)
         if self.cell == "lstm":

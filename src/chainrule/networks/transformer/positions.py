@@ -12,6 +12,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
+from chainrule.networks.initial_weights import is_without_numbers
 from chainrule.networks.transformer.config import TransformerConfig
 
 Rotation: TypeAlias = tuple[Tensor, Tensor] | None
@@ -20,6 +21,8 @@ Rotation: TypeAlias = tuple[Tensor, Tensor] | None
 
 def sinusoidal_table(window: int, width: int) -> Tensor:
     """Return the sinusoidal positions, [T, D]: features 2i and 2i+1 are sine and cosine of one wavelength."""
+    if is_without_numbers():
+        return torch.empty(window, width)
     t_T1 = torch.arange(window, dtype=torch.float64)[:, None]
     even_I = torch.arange(0, width, 2, dtype=torch.float64)
     angles_TI = t_T1 / 10000 ** (even_I / width)
@@ -32,6 +35,8 @@ def sinusoidal_table(window: int, width: int) -> Tensor:
 
 def rotary_tables(window: int, head_size: int, base: float) -> tuple[Tensor, Tensor]:
     """Return cos and sin of the angles of `rotate`, each [T, K]; sin has the sign of the first half reversed."""
+    if is_without_numbers():
+        return torch.empty(window, head_size), torch.empty(window, head_size)
     even_I = torch.arange(0, head_size, 2, dtype=torch.float64)
     # θ_i = base^(-2i/K)
     angles_TI = torch.arange(window, dtype=torch.float64)[:, None] * base ** (-even_I / head_size)
