@@ -50,6 +50,7 @@ def random_model(
     With a `spread`, that is how much the logits differ from each other: those of a new network hardly do.
     """
     chosen: Any = closed(parse(find_kind(kind).settings, dict(settings)))
+    chosen = chosen.with_engine("torch")  # as a trained network is stored
     tokenizer = some_words(vocab_size)
     sizes = tokenizer.vocab_size, tokenizer.bos
     with torch.random.fork_rng(), torch.device(device):

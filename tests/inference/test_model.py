@@ -482,6 +482,17 @@ def test_a_captured_step_slides_a_window_as_the_plain_way_does(size: int, share:
         after, state = lm.extend(after, more_B1), lm.extend(state, more_B1)
 
 
+def test_a_few_tokens_are_written_without_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short text is written plainly; a long one, and the next short one, by a captured step."""
+    monkeypatch.setattr(NeuralModel, "_has_graphs", True)
+    lm, again = small(), small()
+    cr.generate(lm, "cats", max_tokens=TOKENS_THAT_REPAY - 8)
+    assert not lm.captured.samplers
+    cr.generate(lm, "cats", max_tokens=8)
+    cr.generate(again, "cats", max_tokens=TOKENS_THAT_REPAY)
+    assert lm.captured.samplers and again.captured.samplers
+
+
 @pytest.mark.parametrize("preset", ["lecture", "gpt2", "llama", "fast"])
 def test_captured_steps_keep_the_law_of_writing(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lm, written = small(preset=preset), []

@@ -20,7 +20,15 @@ from chainrule.autodiff.networks.cache import Cache, CachedTokens
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.tape.tape import has_nan, unchecked
 from chainrule.contract.capabilities import Capabilities
-from chainrule.contract.kinds import check_task, find_kind, kind_names, load_content, present_name, read_model
+from chainrule.contract.kinds import (
+    check_task,
+    find_kind,
+    is_kind,
+    kind_names,
+    load_content,
+    present_name,
+    read_model,
+)
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
 from chainrule.errors import ChainruleError, MissingExtraError, ModelError
 from chainrule.networks.memory import Memory, WindowTokens
@@ -299,7 +307,7 @@ def is_on_tape(kind: str) -> bool:
     >>> is_on_tape("lstm"), is_on_tape("ngram")
     (True, False)
     """
-    return present_name(kind) in kind_names() and issubclass(find_kind(kind).settings, EngineSettings)
+    return is_kind(present_name(kind)) and issubclass(find_kind(kind).settings, EngineSettings)
 
 
 def kinds_on_tape() -> list[str]:

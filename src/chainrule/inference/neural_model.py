@@ -153,11 +153,13 @@ class NeuralModel(TorchModel, LanguageModel):
     def write(
         self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
     ) -> tuple[NeuralState, Tensor, Tensor] | None:
-        """Sample by CUDA graphs, on a GPU; None as `CapturedSteps.write` says.
+        """Sample by CUDA graphs, on a GPU; None for few tokens so far, or as `CapturedSteps.write` says.
 
         Where the window slides on the way, a captured step writes up to there, and another one goes on.
         """
         state = expect_state(state, NeuralState)
+        if not self.captured.repays(uniforms_BT.shape[1]):
+            return None
         active_B, tokens, scores, done, steps = None, [], [], 0, uniforms_BT.shape[1]
         while done < steps:
             count = steps - done

@@ -39,7 +39,7 @@ MOST_SEARCHED = 256
 MOST_SLID = 16
 """The largest window that slides within a captured step: its tokens are read again at each step."""
 TOKENS_THAT_REPAY = 16
-"""The number of single tokens that are read before a step that reads one is captured."""
+"""The number of single tokens that are read, or written, plainly before a step is captured: that takes as long."""
 
 
 class CapturedSteps:
@@ -61,6 +61,8 @@ class CapturedSteps:
         """The number of steps that were to be searched, by what their captured step depends on."""
         self.tokens_read = 0
         """The number of times that one token of one row was to be read."""
+        self.tokens_written = 0
+        """The number of tokens of a row that were to be written."""
         self.lock = threading.RLock()
         """Held while a step is captured or replayed: all of them use the same arrays."""
         self.has_failed = False
@@ -79,6 +81,11 @@ class CapturedSteps:
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]
             warnings.warn(f"a fast path failed; the plain way is used ({reason})", RuntimeWarning, stacklevel=2)
             return None
+
+    def repays(self, tokens: int) -> bool:
+        """Count tokens to write, and return True once there are so many that a captured step repays its capture."""
+        self.tokens_written += tokens
+        return self.tokens_written >= TOKENS_THAT_REPAY
 
     # -- from state to state ------------------------------------------------------------------------------
 
