@@ -19,7 +19,7 @@ WORDS_OF_LINE = 22  # as many as a line of news has
 
 
 def scoring(results: Results) -> None:
-    """Measure a Transformer and an LSTM on one stream, and then every family on lines."""
+    """Measure a Transformer, an LSTM and a bag of words on one stream, and then every family on lines."""
     lab = results.lab
     vocab_size = lab.pick(16_000, 96)
     blocks = {"preset": "gpt2", **lab.pick(_blocks(8, 512, 8, 1024), _blocks(2, 32, 4, 64))}
@@ -28,6 +28,7 @@ def scoring(results: Results) -> None:
     designs: dict[str, tuple[str, dict[str, Any]]] = {
         "Transformer": ("transformer", blocks),
         "LSTM": ("lstm", wide),
+        "bag of words": ("bagofwords", lab.pick({}, {"hidden": 16, "embedding": 16})),
     }
     for name, (kind, settings) in designs.items():
         text = _text(vocab_size, lab.pick(1 << 18 if kind == "transformer" else 1 << 16, 200), lines=False)
