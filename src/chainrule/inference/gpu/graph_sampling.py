@@ -281,7 +281,7 @@ class RowReader:
 
     def __init__(self, network: Transformer, sampler: GraphSampler, tokens: int) -> None:
         self.network, self.sampler, self.tokens = network, sampler, tokens
-        # of more tokens, each would look at the keys alone that all of them look at
+        # with more tokens, too much time would go into loading for each of them the keys that all look at
         can_fuse = tokens <= MOST_ROWS and is_available(network, tokens)
         self.fused = FusedStep(network, tokens) if can_fuse else None
 

@@ -91,7 +91,7 @@ class Step:
     """What the steps of all networks have, for batches of one size: tables of embeddings, and matrix products."""
 
     last_norm: Norm | None = None
-    """The norm that makes features of what the step reads last; None: that are the features."""
+    """The norm that makes features of what `read` returns; None: those are the features."""
     keeps_normed = False
     """True if a product of one row leaves its normalised input in `normed`, as one of more rows does."""
 
