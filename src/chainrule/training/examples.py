@@ -125,6 +125,8 @@ class PairExamples(SequenceExamples):
 
     sources: Sequences
     next_token: NextToken
+    longest: int | None = None
+    """The most tokens of either side; None: any number, or not the same of both."""
 
     @classmethod
     def of(cls, data: TrainingData, targets: Encoded, sources: Encoded) -> Self:
@@ -138,7 +140,9 @@ class PairExamples(SequenceExamples):
     def texts(cls, data: TrainingData, target: int | None, source: int | None) -> Texts:
         """Return the pairs of a training whose sides have no more tokens than these."""
         assert isinstance(data.sources, Sources)
+        longest = target if target == source else None
         train = cls.of(data, data.train, data.sources.train).fitting(target, source, data.progress)
+        train = replace(train, longest=longest)
         if data.valid is None or data.sources.valid is None:
             return Texts(train, None)
         return Texts(train, cls.of(data, data.valid, data.sources.valid).fitting(target, source))
@@ -170,7 +174,8 @@ class PairExamples(SequenceExamples):
     def feed(self, engine: Engine, settings: TrainingSettings, seed: int) -> Feed:
         sizes = np.maximum(self.targets.lengths, self.sources.lengths)
         size = size_for(int(self.targets.lengths.max()), engine, settings)
-        layout = Lines(self.targets.starts, self.targets.ends, 0, size, seed, sizes)
+        most = self.longest if engine.prefers_few_shapes else None
+        layout = Lines(self.targets.starts, self.targets.ends, 0, size, seed, sizes, most=most)
         return Feed(layout, engine.gatherer(self.targets.ids, self.objective))
 
 

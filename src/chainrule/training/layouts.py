@@ -50,6 +50,10 @@ class Rows:
     """The number of the epoch; None: a validation."""
     predicted: int | None = None
     """How many tokens the objective predicts; None: all but those that are skipped."""
+    room: tuple[int, int] | None = None
+    """The rows and columns, one of few such shapes, up to which the batch may be filled; None: of any shape."""
+    is_filled: bool = False
+    """True if it is filled: then every side of the batch has `width` columns, the sources too."""
 
     @property
     def targets(self) -> int:
@@ -138,11 +142,20 @@ class Layout(ABC):
     """The number of targets of an epoch."""
     one_shape = True
     """True if all micro-batches have one width and, apart from the last one of a step, equally many rows."""
+    few_shapes = False
+    """True if every micro-batch may be filled up to one of few shapes."""
 
     @property
     def read(self) -> int:
         """The number of tokens that an epoch reads, targets or not."""
         return self.tokens
+
+    @property
+    def is_capturable(self) -> bool:
+        """True if nearly every step is one micro-batch of one shape, or of few."""
+        if self.few_shapes:
+            return self.size.step <= self.size.at_once
+        return self.one_shape and self.size.rows <= self.size.rows_at_once
 
     @abstractmethod
     def epoch(self, number: int | None) -> Epoch:
@@ -354,10 +367,12 @@ class Lines(Layout):
         seed: int,
         sizes: np.ndarray | None = None,
         skips: np.ndarray | None = None,
+        most: int | None = None,
     ) -> None:
         """`sizes` are the tokens that each line takes in a batch, if more than its own; lines are then not cut.
 
         `skips` are the first tokens of each line that are read and not predicted; nor are lines cut with them.
+        With `most`, the most columns of a batch, lines that round up to one width are together: shapes are few.
         """
         self.size, self.seed = size, seed
         _, self.starts, self.lengths, self.skips = in_pieces(starts, ends, size.length, overlap)
@@ -365,6 +380,8 @@ class Lines(Layout):
             self.skips = skips
         self.tokens = int(self.lengths.sum() - self.skips.sum())
         self.sizes = self.lengths if sizes is None else sizes
+        if most is not None and size.examples is None:
+            self.few_shapes, self.sizes = True, np.minimum(rounded_widths(self.sizes), most)
         self.bounds = _bounds(np.sort(self.sizes), size.step)
 
     @property
@@ -383,8 +400,11 @@ class Lines(Layout):
         batches = batches if generator is None else generator.permutation(batches)
 
         def part(rows: np.ndarray) -> Rows:
-            lengths = self.lengths[rows]
-            return Rows(self.starts[rows], lengths, self.skips[rows], int(lengths.max()), number)
+            lengths, room = self.lengths[rows], None
+            if self.few_shapes:
+                wide = int(self.sizes[rows].max())
+                room = max(1, min(self.size.at_once, self.size.step) // wide), wide
+            return Rows(self.starts[rows], lengths, self.skips[rows], int(lengths.max()), number, room=room)
 
         def step(index: int) -> Step:
             batch = batches[index]
@@ -404,6 +424,18 @@ class Lines(Layout):
         if self.size.examples is None or number is None:
             return self.bounds
         return np.append(np.arange(0, len(self.starts), self.size.examples), len(self.starts))
+
+
+def rounded_widths(lengths: np.ndarray) -> np.ndarray:
+    """Return lengths rounded up to widths of which there are few: four between a length and its double.
+
+    >>> rounded_widths(np.array([1, 8, 9, 13, 17, 33, 34, 65])).tolist()
+    [4, 8, 12, 16, 20, 40, 40, 80]
+    """
+    doublings = np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64)
+    unit = np.maximum(4, 1 << np.maximum(doublings - 3, 0))
+    widths: np.ndarray = -(-lengths // unit) * unit
+    return widths
 
 
 def _bounds(lengths: np.ndarray, most: int) -> np.ndarray:

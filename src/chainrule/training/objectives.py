@@ -34,6 +34,8 @@ class Stretches(NamedTuple):
     """True if every stretch has T tokens, none of which is skipped."""
     epoch: int | None = None
     """The number of the epoch, on which the randomness of an objective depends; None: a validation."""
+    is_filled: bool = False
+    """True if every side of the batch, the sources too, has T columns."""
 
 
 class Batch(NamedTuple):
@@ -70,7 +72,7 @@ class Gatherer:
         places = rows.starts_B[:, None] + np.arange(-1, rows.width)
         ids_BS = self.ids.take(places, mode="clip").astype(np.int64)
         return self.objective.batch(
-            Stretches(ids_BS, rows.starts_B, rows.lengths_B, rows.skips_B, rows.is_full, rows.epoch)
+            Stretches(ids_BS, rows.starts_B, rows.lengths_B, rows.skips_B, rows.is_full, rows.epoch, rows.is_filled)
         )
 
 
@@ -139,10 +141,17 @@ class Sequences:
         """Return some of the sequences."""
         return replace(self, starts=self.starts[which], ends=self.ends[which])
 
-    def gathered(self, numbers_B: np.ndarray) -> np.ndarray:
-        """Return the sequences of these numbers as [B, S], filled up with PAD."""
+    def gathered(
+        self, numbers_B: np.ndarray, most_B: np.ndarray | None = None, columns: int | None = None
+    ) -> np.ndarray:
+        """Return the sequences of these numbers as [B, S], filled up with PAD.
+
+        `most_B` are the most ids of each. S is the number of `columns`; None: the ids of the longest.
+        """
         starts_B, lengths_B = self.starts[numbers_B], self.lengths[numbers_B]
-        columns_S = np.arange(lengths_B.max(initial=0))
+        if most_B is not None:
+            lengths_B = np.minimum(lengths_B, most_B)
+        columns_S = np.arange(lengths_B.max(initial=0) if columns is None else columns)
         ids_BS = self.ids.take(starts_B[:, None] + columns_S, mode="clip").astype(np.int64)
         return np.where(columns_S < lengths_B[:, None], ids_BS, PAD)
 
@@ -161,4 +170,9 @@ class TargetOfSource(Objective):
     def batch(self, stretches: Stretches) -> Batch:
         inputs_BT, targets_BT = self.next_token.batch(stretches)
         numbers_B: np.ndarray = np.searchsorted(self.starts, np.asarray(stretches.starts_B), side="right") - 1
-        return Batch((self.sources.gathered(numbers_B), inputs_BT), targets_BT)
+        if not stretches.is_filled:
+            return Batch((self.sources.gathered(numbers_B), inputs_BT), targets_BT)
+        columns = inputs_BT.shape[1]
+        # a row without a target only fills up the batch: it reads one token, since attention to none is 0/0
+        most_B = np.where(np.asarray(stretches.lengths_B) == 0, 1, columns)
+        return Batch((self.sources.gathered(numbers_B, most_B, columns), inputs_BT), targets_BT)

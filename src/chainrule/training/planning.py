@@ -190,7 +190,8 @@ class Autotune:
         epoch, first, began = self.train.layout.epoch(0), warm if mode.recorded else warm - 1, 0.0
         with self.engine.trial(mode) as trial:
             for number in range(1 + first + at_most):
-                batch = number % len(epoch)
+                # where there are a few shapes, one of them stands for all: each would be captured first
+                batch = 0 if self.train.layout.few_shapes else number % len(epoch)
                 # at a learning rate of 0 no weight changes
                 trial.take_step(self.train, epoch[batch], 0.0, Place(number + 1, 0, batch))
                 if batch + 1 == len(epoch):
@@ -243,7 +244,7 @@ def tokens_per_second(
 def _seconds_on_gpu(timer: Autotune) -> float:
     """Return the seconds of a step on a GPU: as a captured graph if possible, which may be twice as fast."""
     layout, mode = timer.train.layout, Mode(bfloat16=True)
-    if layout.one_shape and layout.size.rows <= layout.size.rows_at_once and timer.team.size == 1:
+    if layout.is_capturable and timer.team.size == 1:
         try:
             return timer.seconds(mode._replace(recorded=True))
         except (RuntimeError, TrainingError):  # code that cannot be captured, or too little memory

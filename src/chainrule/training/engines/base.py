@@ -92,6 +92,8 @@ class Engine(ABC):
     """The network's memory after each micro-batch of a step; an empty list at the beginning of a text."""
     language_model: Callable[..., Any]
     """The class of language models whose networks it trains."""
+    prefers_few_shapes = False
+    """True if batches of few shapes, with more padding, may be computed faster than batches of many."""
 
     @property
     def processes(self) -> int:

@@ -59,7 +59,9 @@ class DeviceGatherer(Gatherer):
         # one column more than there are targets: the token before the first
         places = starts_B[:, None] + torch.arange(-1, rows.width, device=self.device)
         ids_BS = self.device_ids[places.clamp_(0, len(self.device_ids) - 1)].long().bitwise_and_(self.mask)
-        batch = self.objective.batch(Stretches(ids_BS, starts_B, lengths_B, skips_B, rows.is_full, rows.epoch))
+        batch = self.objective.batch(
+            Stretches(ids_BS, starts_B, lengths_B, skips_B, rows.is_full, rows.epoch, rows.is_filled)
+        )
         return Batch(*map(_contiguous, batch))
 
 

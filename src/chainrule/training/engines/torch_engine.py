@@ -54,6 +54,11 @@ class TorchEngine(Engine):
         self._rows: list[int] = []  # of each micro-batch of a step, those of other processes included
         self._pending: list[tuple[Place, Tensor, Tensor]] = []
 
+    @property
+    def prefers_few_shapes(self) -> bool:  # type: ignore[override]
+        """True on a GPU, where the steps of a network with a window can be captured, a graph for each shape."""
+        return self.torch_device.type == "cuda" and self.window is not None and self.team.size == 1
+
     # -- models -------------------------------------------------------------------------------------------
 
     @classmethod
@@ -141,6 +146,8 @@ class TorchEngine(Engine):
         # in a trial each process has gradients of its own: weights do not change in it
         self.stepper = Stepper(self.network, self.torch_device, mode, ALONE if is_trial else self.team)
         self.optimiser = make_optimiser(self.network, self.settings)
+        if mode.recorded and self.torch_device.type == "cuda":
+            self.optimiser.prepare_capture()
         self.team.prepare(self.optimiser)
         self.average = WeightAverage(self.settings.average, dict(self.network.named_parameters()))
         self.network.train()
@@ -153,8 +160,8 @@ class TorchEngine(Engine):
         self._rows = [len(rows.starts_B) for rows in step.parts]
         step = self.team.share(step)
         try:
-            loss, after = self.stepper.gradients(step, feed.gatherer, self.memories)
-            self._pending.append((place, loss, whole(self.optimiser.step(rate))))
+            loss, norm, after = self.stepper.take(step, feed.gatherer, self.memories, self.optimiser, rate)
+            self._pending.append((place, loss, norm))
             self.memories = after if feed.layout.carries else []
             return
         except (RuntimeError, MemoryError) as error:
@@ -186,7 +193,7 @@ class TorchEngine(Engine):
 
     def regularise(self, strength: float) -> None:
         regularise(self.network, strength)
-        self.stepper.graph = None  # it has the shares of before
+        self.stepper.graphs.clear()  # they have the shares of before
 
     def average_weights(self, step: int, expected: float, stalled: int) -> None:
         self.average.update(step, expected, stalled)

@@ -1,4 +1,4 @@
-"""A step of a torch network: its gradients, by micro-batches where a batch does not fit, and its mode.
+"""A step of a torch network: its gradients, by micro-batches where a batch does not fit, the update, and its mode.
 
 The mode is the precision, whether to compile, and whether to capture a CUDA graph.
 """
@@ -14,23 +14,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from chainrule.arrays import PAD
 from chainrule.errors import TrainingError
 from chainrule.networks.network import BatchLoss, Trainable
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.system.devices import expect_slow_bfloat16, has_fast_bfloat16
+from chainrule.training.checkpoints.flatten import flatten
 from chainrule.training.engines.base import Timer
-from chainrule.training.engines.cuda_graph import GradientGraph, copied
+from chainrule.training.engines.cuda_graph import StepGraph, copied
 from chainrule.training.layouts import Layout, Rows, Step
 from chainrule.training.objectives import Gatherer
+from chainrule.training.optim.optimisers import Optimiser
 from chainrule.training.run_state import Mode, Place
-from chainrule.training.team import ALONE, Team
+from chainrule.training.team import ALONE, Team, whole
 
 Memories: TypeAlias = list[Any]
 """The network's memory after each micro-batch of a step; an empty list at the beginning of a text."""
 
+_Shape: TypeAlias = tuple[Any, ...]
+"""The shapes of a batch's arrays, and its targets where their number is part of a graph."""
+
 
 class Stepper:
-    """Computes gradients of a network's loss in one mode."""
+    """Computes gradients of a network's loss in one mode, and takes steps."""
 
     def __init__(self, network: Trainable, device: torch.device, mode: Mode, team: Team = ALONE) -> None:
         """`team` are the processes over which gradients are averaged."""
@@ -38,7 +44,7 @@ class Stepper:
         self.mode = mode._replace(recorded=mode.recorded and device.type == "cuda")
         if mode.bfloat16:
             expect_slow_bfloat16(device.type)
-        self.graph: tuple[Any, GradientGraph] | None = None
+        self.graphs: dict[_Shape, StepGraph] = {}
         loss: Callable[..., BatchLoss] = network.loss
         if mode.compiled:
             # code for each shape: code for any shape would depend on which shapes came first, and a resumed run
@@ -53,26 +59,42 @@ class Stepper:
         # a graph must not use weights in bfloat16 that were cast, and cached, before its capture began
         return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=not self.mode.recorded)
 
+    def take(
+        self, step: Step, gatherer: Gatherer, memories: Memories, optimiser: Optimiser, rate: float
+    ) -> tuple[Tensor, Tensor, Memories]:
+        """Take a step at `rate` times the learning rate, as a graph if there is one for it.
+
+        Returns the mean loss and the norm of its gradient, both on the device, and the new memories.
+        """
+        graph = None
+        if self._is_recordable(step, memories):
+            batch, memory = gatherer.batch(step.parts[0]), memories[0] if memories else None
+            graph = self._graph(step, batch, memory, optimiser)
+        if graph is None:
+            loss, after = self.gradients(step, gatherer, memories)
+            return loss, whole(optimiser.step(rate)), after
+        optimiser.set_rate(rate)
+        nats, norm, memory = graph.replay(*batch, memory)
+        return nats / step.targets, optimiser.step(rate) if norm is None else norm, [memory]
+
     def gradients(self, step: Step, gatherer: Gatherer, memories: Memories) -> tuple[Tensor, Memories]:
         """Add the gradients of the mean loss of a step; returns that loss, on the device, and the new memories."""
         # L = 1/n Σ -ln p over the n targets of the whole step, so that micro-batches add up to one batch
-        if self._is_recordable(step, memories):
-            nats, memory = self._replay(step, gatherer, memories)
-            return nats / step.targets, [memory]
         nats_of_parts: list[Tensor] = []
         after: Memories = []
         for number, rows in enumerate(step.parts):
             memory = memories[number] if memories else None
             with self.loss.part(is_last=number == len(step.parts) - 1):
-                found = self._add_gradients(*gatherer.batch(rows), memory, rows.targets, step.targets)
+                share = rows.targets / max(1, step.targets)
+                found = self._add_gradients(*gatherer.batch(rows), memory, step.targets, share)
             nats_of_parts.append(found.nats)
             after.append(found.memory)
         return torch.stack(nats_of_parts).sum() / step.targets, after
 
     def _add_gradients(
-        self, inputs_BT: Any, targets_BT: Tensor, memory: Any, targets: int, step_targets: int
+        self, inputs_BT: Any, targets_BT: Tensor, memory: Any, step_targets: int | Tensor, share: float
     ) -> BatchLoss:
-        """Add the gradients of a micro-batch with `targets` of the `step_targets` targets of its step.
+        """Add the gradients of a micro-batch that has this share of the targets of its step.
 
         Returns the loss of the micro-batch, detached from the graph.
         """
@@ -81,7 +103,7 @@ class Stepper:
                 found = self.loss(inputs_BT, targets_BT, memory)
             loss = found.nats / step_targets
             if found.penalty is not None:
-                loss = loss + found.penalty * (targets / step_targets)
+                loss = loss + found.penalty * share
             (loss * self.loss.factor if self.loss.factor != 1 else loss).backward()  # type: ignore[no-untyped-call]
         return BatchLoss(found.nats.detach(), None, None if found.memory is None else found.memory.detach())
 
@@ -89,21 +111,40 @@ class Stepper:
         """Return True if a CUDA graph can compute the step: one micro-batch, and not the first of a memory."""
         return self.mode.recorded and len(step.parts) == 1 and (self.network.window is not None or bool(memories))
 
-    def _replay(self, step: Step, gatherer: Gatherer, memories: Memories) -> tuple[Tensor, Any]:
-        inputs_BT, targets_BT = gatherer.batch(step.parts[0])
-        memory = memories[0] if memories else None
-        is_masked = isinstance(inputs_BT, tuple)  # rows with padding, and a mask: of another shape than the others
-        shape = None if is_masked else inputs_BT.shape, step.targets
+    def _graph(self, step: Step, batch: Any, memory: Any, optimiser: Optimiser) -> StepGraph | None:
+        """Return the graph for a batch, captured now if it is the first of its shape; None: take a plain step.
+
+        Batches that are filled come in few shapes, each of which has a graph. Otherwise there is one graph, for the
+        shape that nearly all steps have.
+        """
+        inputs, targets_BT = batch
+        is_filled = step.parts[0].is_filled
+        if not is_filled and isinstance(inputs, tuple):
+            return None  # rows with padding, and a mask: of another shape than the others
+        shapes = tuple(tensor.shape for tensor in flatten(inputs).values())
+        shape = shapes, None if is_filled else step.targets
+        if shape in self.graphs or not self._is_worth_capturing(step, optimiser):
+            return self.graphs.get(shape)
+        if not is_filled:
+            self.graphs.clear()
+
+        def gradients(inputs: Any, targets_BT: Tensor, memory: Any) -> BatchLoss:
+            # a filled batch has any number of targets: the graph counts them
+            counted = (targets_BT != PAD).sum().clamp(min=1) if is_filled else step.targets
+            return self._add_gradients(inputs, targets_BT, memory, counted, 1.0)
+
+        beside = next(iter(self.graphs.values()), None)
+        update = optimiser.update if optimiser.can_be_captured else None
+        found = StepGraph(self.network, gradients, update, inputs, targets_BT, copied(memory), beside)
+        self.graphs[shape] = found
+        return found
+
+    def _is_worth_capturing(self, step: Step, optimiser: Optimiser) -> bool:
+        """Return True if a graph may be captured for a step whose shape has none."""
+        if optimiser.can_be_captured and not optimiser.has_state:
+            return False  # its state would be made anew in each replay: the first step is a plain one
         # a resumed run may begin with the last, short step of an epoch: a larger one is captured in its place
-        if not is_masked and (self.graph is None or self.graph[0][1] < step.targets):
-            count = step.targets
-            gradients = lambda x, y, m: self._add_gradients(x, y, m, count, count)  # noqa: E731
-            memory = copied(memory)
-            self.graph = shape, GradientGraph(self.network, gradients, inputs_BT, targets_BT, memory)
-        if self.graph is None or self.graph[0] != shape:
-            found = self._add_gradients(inputs_BT, targets_BT, memory, step.targets, step.targets)
-            return found.nats, found.memory
-        return self.graph[1].replay(inputs_BT, targets_BT, memory)
+        return step.parts[0].is_filled or all(targets < step.targets for _, targets in self.graphs)
 
     def plain_loss(self, *batch: Any) -> BatchLoss:
         """Return the loss of inputs, targets and memory, without gradients and not compiled."""
@@ -111,7 +152,9 @@ class Stepper:
             return self.network.loss(*batch)
 
     def filled(self, step: Step, layout: Layout) -> Step:
-        """Return the step with its micro-batches filled up with padding: code is compiled for few shapes."""
+        """Return the step with its micro-batches filled up: code and graphs are made for few shapes."""
+        if self.mode.recorded and layout.few_shapes:
+            return replace(step, parts=[_filled(rows) for rows in step.parts])
         if not self.mode.compiled:
             return step
         if layout.one_shape:
@@ -206,6 +249,11 @@ def _padded(rows: Rows, count: int, width: int) -> Rows:
     return Rows(starts_B, lengths_B, skips_B, width, rows.epoch, rows.targets)
 
 
+def _filled(rows: Rows) -> Rows:
+    """Return the rows filled up to the shape that there is room for."""
+    return rows if rows.room is None else replace(_padded(rows, *rows.room), is_filled=True)
+
+
 def is_from_compiler(error: BaseException) -> bool:
     """Return True if an error comes from torch.compile: there is no C++ compiler, or it cannot compile the code."""
     return type(error).__module__.startswith(("torch._dynamo", "torch._inductor"))
@@ -262,8 +310,7 @@ def _is_worth_compiling(mode: Mode, settings: TrainingSettings, device: torch.de
 
 
 def _with_graph(mode: Mode, device: torch.device, layout: Layout, timer: Timer) -> Mode:
-    is_one_part = layout.size.rows <= layout.size.rows_at_once
-    if device.type != "cuda" or not layout.one_shape or not is_one_part or timer.team.size > 1:
+    if device.type != "cuda" or not layout.is_capturable or timer.team.size > 1:
         return mode
     return _faster(mode, mode._replace(recorded=True), timer, ("asked", "recorded", "record"))
 

@@ -46,15 +46,17 @@ class Muon(torch.optim.Optimizer):
             for weights in alike.values():
                 self._step(weights, group["lr"], group["weight_decay"])
 
-    def _step(self, weights: list[Tensor], rate: float, decay: float) -> None:
+    def _step(self, weights: list[Tensor], rate: float | Tensor, decay: float) -> None:
         gradients = [weight.grad for weight in weights if weight.grad is not None]
         momenta = [self._momentum(weight) for weight in weights]
         # m = μ m + (1 - μ) g, and Nesterov's look ahead: u = μ m + (1 - μ) g
         torch._foreach_lerp_(momenta, gradients, 1 - MUON_MOMENTUM)
         updates = self.orthogonal_all(torch._foreach_lerp(gradients, momenta, MUON_MOMENTUM))
         size = muon_size(weights[0].shape)
+        # the rate may be a tensor on the device, which a captured step reads anew in each replay
         torch._foreach_mul_(weights, 1 - rate * decay)
-        torch._foreach_add_(weights, updates, alpha=-rate * size)
+        torch._foreach_mul_(updates, -rate * size)
+        torch._foreach_add_(weights, updates)
 
     def _momentum(self, weight: Tensor) -> Tensor:
         state = self.state[weight]

@@ -23,6 +23,8 @@ class Optimiser:
     def __init__(self, parts: list[torch.optim.Optimizer], clip: float) -> None:
         self.parts, self.clip = parts, clip
         self.rates = [group["lr"] for group in self.groups]
+        self.factor = 1.0
+        """The share of the learning rate of the last step."""
         self.parameters = [parameter for group in self.groups for parameter in group["params"]]
 
     @property
@@ -32,19 +34,56 @@ class Optimiser:
 
     def step(self, factor: float) -> Tensor:
         """Step at `factor` times the learning rate and drop the gradients; returns their norm before clipping."""
+        self.set_rate(factor)
+        norm = self.update()
+        self.forget()
+        return norm
+
+    def set_rate(self, factor: float) -> None:
+        """Set the learning rate to `factor` times what it was at the beginning."""
+        self.factor = factor
         for group, rate in zip(self.groups, self.rates, strict=True):
-            group["lr"] = rate * factor
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate * factor)
+            else:
+                group["lr"] = rate * factor
+
+    def update(self) -> Tensor:
+        """Step at the learning rate that is set, and keep the gradients; returns their norm before clipping."""
         norm = nn.utils.clip_grad_norm_(self.parameters, self.clip or float("inf"), foreach=True)
         for part in self.parts:
             part.step()
-        self.forget()
         return norm
 
     @property
     def rate(self) -> float:
         """The learning rate of the last step."""
-        rate: float = self.groups[0]["lr"]
+        rate: float = self.rates[0] * self.factor
         return rate
+
+    # -- updates that a CUDA graph can hold ---------------------------------------------------------------
+
+    @property
+    def can_be_captured(self) -> bool:
+        """True if a CUDA graph can hold an update: nothing in it is decided, or counted, on the host."""
+        return all(isinstance(group["lr"], Tensor) for group in self.groups)
+
+    @property
+    def has_state(self) -> bool:
+        """True if every part has the state that its first step makes."""
+        return all(part.state for part in self.parts)
+
+    def prepare_capture(self) -> None:
+        """Keep the learning rate on the device, where each replay reads it, if the optimiser can do so."""
+        if not all(isinstance(part, (Adam, AdamW, Muon)) for part in self.parts):
+            return
+        for part in self.parts:
+            for group in part.param_groups:
+                group["lr"] = torch.tensor(group["lr"], device=group["params"][0].device)
+                if "capturable" in group:
+                    group["capturable"] = True  # steps are counted on the device
+            # torch would warn of steps outside a graph: the first step is one, and that of a rare shape
+            part._warned_capturable_if_run_uncaptured = True
 
     def forget(self) -> None:
         """Drop the gradients."""
