@@ -5,6 +5,7 @@ In reading order:
     contract.py    what a conditional language model is
     encoder_decoder_model.py  an encoder-decoder network as one
     training.py    the kind: how one is built, trained on pairs, and loaded
+    resplitting.py pairs whose words are split anew in each epoch
     denoising.py   pretraining: damaged lines as sources, their repair as targets
     translate.py   texts in, translations out
     alignments.py  the attention of each target token to the source

@@ -16,6 +16,7 @@ from chainrule.folder import TEXT, read_folder
 from chainrule.networks.seq2seq.config import OF_A_START, Seq2SeqSettings
 from chainrule.seq2seq.contract import SOURCE
 from chainrule.seq2seq.denoising import DamagedExamples, Infilling, Spans
+from chainrule.seq2seq.resplitting import ResplitPairs
 from chainrule.settings import parse
 from chainrule.tokens.base import Tokenizer
 from chainrule.training.engines.base import Fill
@@ -70,7 +71,12 @@ class Seq2SeqKind(NetworkKind):
                 raise SettingsError(f"pretrain={settings.pretrain} reads lines: leave out --context stream")
             repair = Spans if settings.pretrain == "spans" else Infilling
             return DamagedExamples.of(data, repair.of(data.tokenizer, data.seed))
-        return PairExamples.texts(data, *settings.longest_sides)
+        texts = PairExamples.texts(data, *settings.longest_sides)
+        if not settings.split_dropout:
+            return texts
+        assert isinstance(texts.train, PairExamples) and isinstance(data.sources, Sources)
+        tokenizers, share = (data.tokenizer, data.sources.tokenizer), settings.split_dropout
+        return texts._replace(train=ResplitPairs.from_pairs(texts.train, tokenizers, share, data.seed))
 
     def sample(self, lm: Any, data: TrainingData) -> str:
         """Return the translation of the first held-out source; in pretraining, of the first held-out line."""

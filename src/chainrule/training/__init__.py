@@ -8,6 +8,7 @@ In reading order:
     regularisation.py how strong regularisation is, by the overfitting that a run measures
     run_state.py      the state of a run, and the decisions made before its first step
     examples.py       what a network learns from: a text, or sources and their targets
+    redrawn.py        examples that are drawn anew for each epoch
     tuning.py         prompts and their replies, for a model that was trained on text before
     base.py           n-gram models that a network is trained on top of
     layouts.py        how a text is cut into rows, batches and epochs

@@ -60,6 +60,9 @@ class Seq2SeqSettings(CellOrBlockSettings):
         "none", "learn from text alone, to restore the parts taken out of it (spans), or all of it (infilling)"
     )
     token_dropout: float = share(0.0, "share of tokens whose embedding is left out in training", chosen=True)
+    split_dropout: float = share(
+        0.0, "share of BPE's merges left out in training, others in each epoch: words are split in many ways"
+    )
     label_smoothing: float = share(0.1, "share of the target's probability that is spread over all tokens")
     pretrained: str | None = setting(
         None, "a model folder of this kind: begin with its weights, sizes and tokenizer", common=True
@@ -81,6 +84,8 @@ class Seq2SeqSettings(CellOrBlockSettings):
             raise SettingsError("feeding=true feeds the output of attention: set an attention")
         if not self.has_blocks and self.bidirectional and self.width is not None and self.width % 2:
             raise SettingsError(f"width should be even, for two directions of half of it: {self.width}")
+        if self.split_dropout and self.pretrain != "none":
+            raise SettingsError(f"split_dropout is for pairs: leave it out with pretrain={self.pretrain}")
         if self.compile == "yes":
             raise SettingsError("compile=yes is not offered: sources and targets have too many shapes")
 

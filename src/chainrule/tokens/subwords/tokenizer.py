@@ -96,11 +96,12 @@ class SubwordTokenizer(Tokenizer):
 
     def encode_lines(self, block: bytes) -> Ids:
         lines = lines_to_cut(block, self.longest_piece)
-        cut = [(start, end, self._sections(block[start:end])) for start, end in lines]
+        cut = [(start, end, self.sections(block[start:end])) for start, end in lines]
         cut = [(start, end, parts) for start, end, parts in cut if len(parts) > 1]
         return self._encode_by_sections(block, cut) if cut else self._encode_whole_lines(block)
 
-    def _sections(self, line: bytes) -> list[str]:
+    def sections(self, line: bytes) -> list[str]:
+        """Return the sections of a line, each of which is encoded by itself; most lines are one."""
         return sections(line.decode(), self.longest_piece, spans_of)
 
     def _encode_whole_lines(self, block: bytes) -> Ids:
@@ -144,7 +145,7 @@ class SubwordTokenizer(Tokenizer):
 
     def encode_line(self, line: bytes) -> list[int]:
         encode = self.reference.encode
-        return [i for part in self._sections(line) for i in encode(part, add_special_tokens=False).ids]
+        return [i for part in self.sections(line) for i in encode(part, add_special_tokens=False).ids]
 
     def decode(self, ids: Iterable[int]) -> str:
         return b"".join(self._piece_bytes[int(i)] for i in ids).decode(errors="replace")
