@@ -17,7 +17,9 @@ import chainrule as cr
 from chainrule.contract.kinds import find_kind
 from chainrule.contract.lm import Context
 from chainrule.contract.tasks import find_task
+from chainrule.decode.strategies import Strategy
 from chainrule.errors import ChainruleError
+from chainrule.seq2seq.back_translation import back_translated, turned
 from chainrule.settings import closed, parse
 from chainrule.system.plugins import import_object
 from chainrule.system.progress import SILENT, Progress
@@ -30,6 +32,20 @@ class Texts:
     train: Path | cr.Pairs
     valid: Path | cr.Pairs
     test: Path | cr.Pairs
+
+
+@dataclass(frozen=True)
+class BackTranslation:
+    """More pairs from the targets alone: a model of the other direction, trained first, writes new sources."""
+
+    settings: Mapping[str, Any]
+    """The settings of that model which are not those of the recipe."""
+    strategy: Strategy
+    """How the new sources are drawn."""
+    each: int = 1
+    """The number of new sources for each target."""
+    repeats: int = 1
+    """How often the true pairs are there, beside the new ones."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +65,8 @@ class Recipe:
     held_out: float = 0.1
     tokenizer: cr.TokenizerChoice = field(default_factory=lambda: cr.TokenizerChoice("word"))
     context: Context = "stream"
+    back_translation: BackTranslation | None = None
+    """For pairs: how more of them are made; None: not at all."""
 
     def texts(self, data: Path, folder: Path) -> Texts:
         """Return the files of `data`; new files, with parts of them, are written to `folder`."""
@@ -99,22 +117,31 @@ def run(
     progress: Progress = SILENT,
 ) -> tuple[Any, Any]:
     """Train the model of a recipe, with some settings changed, and measure it in the way of its task."""
+    changed = settings or {}
+    how: dict[str, Any] = {"tokenizer": recipe.tokenizer, "context": recipe.context, "progress": progress}
+    how["device"] = device
+    if resume and recipe.back_translation is not None:
+        raise ChainruleError("a recipe with back-translation cannot be resumed: its new pairs are not kept")
     with tempfile.TemporaryDirectory(prefix="chainrule-recipe-") as folder:
         texts = recipe.texts(data, Path(folder))
-        lm = cr.train(
-            recipe.kind,
-            texts.train,
-            valid=texts.valid,
-            tokenizer=recipe.tokenizer,
-            context=recipe.context,
-            progress=progress,
-            device=device,
-            run=run_folder,
-            resume=resume,
-            **vars(recipe.check(**(settings or {}))),
-        )
+        train = texts.train
+        if recipe.back_translation is not None:
+            train = _with_new_sources(recipe, recipe.back_translation, texts, how, changed)
+        own = vars(recipe.check(**changed))
+        lm = cr.train(recipe.kind, train, valid=texts.valid, run=run_folder, resume=resume, **how, **own)
         task = find_task(find_kind(recipe.kind).task)
         return lm, import_object(task.evaluate)(lm, texts.test, progress=progress)
+
+
+def _with_new_sources(
+    recipe: Recipe, back: BackTranslation, texts: Texts, how: Mapping[str, Any], changed: Mapping[str, Any]
+) -> cr.Pairs:
+    """Return the pairs to train on, and their targets with new sources."""
+    assert isinstance(texts.train, cr.Pairs) and isinstance(texts.valid, cr.Pairs)
+    settings = vars(recipe.check(**{**back.settings, **changed}))
+    reverse = cr.train(recipe.kind, turned(texts.train), valid=turned(texts.valid), **how, **settings)
+    new = back_translated(reverse, texts.train, back.strategy, each=back.each, progress=how["progress"])
+    return cr.Pairs.of([*list(texts.train) * back.repeats, *new])
 
 
 def _opened(data: Path, names: str | tuple[str, str]) -> Path | cr.Pairs:

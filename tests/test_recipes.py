@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import recipes
@@ -66,6 +67,34 @@ def test_a_recipe_is_trained_saved_and_measured(
     assert lm.metrics["test"]["tokens"] == len(valid)
     assert lm.log_prob(valid) / len(valid) == pytest.approx(-lm.metrics["test"]["nats"], abs=1e-4)
     assert not (tmp_path / "model.run" / "checkpoints").exists()
+
+
+def test_new_sources_are_written_for_the_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model of the other direction is trained first; what it writes stands beside the true pairs."""
+    folder = tmp_path / "multi30k"
+    folder.mkdir()
+    for part in ("train", "val", "test_2016_flickr"):
+        (folder / f"{part}.en").write_text("the cat sees the dog\nthe dog runs\n" * 20)
+        (folder / f"{part}.de").write_text("die Katze sieht den Hund\nder Hund läuft\n" * 20)
+    recipe = recipes.find("multi30k_transformer")
+    trained = []
+    train = cr.train
+
+    def noted(kind: str, pairs: Any, **others: Any) -> Any:
+        trained.append(list(pairs))
+        return train(kind, pairs, **others)
+
+    monkeypatch.setattr(cr, "train", noted)
+    few = {"layers": 1, "width": 16, "heads": 2, "batch": 256, "steps": 40, "validate_every": 20}
+    _, measured = recipes.run(recipe, tmp_path, device="cpu", settings={**few, "dropout": 0, "token_dropout": 0})
+    assert measured.bleu >= 0
+    first, second = trained
+    true = [(source, target) for target, source in first]
+    assert second[: len(true)] == second[len(true) : 2 * len(true)] == true
+    new = second[2 * len(true) :]
+    assert {target for _, target in new} <= {target for _, target in true}
+    with pytest.raises(ChainruleError, match="cannot be resumed"):
+        recipes.run(recipe, tmp_path, device="cpu", resume=True)
 
 
 def test_recipes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ In reading order:
     resplitting.py pairs whose words are split anew in each epoch
     denoising.py   pretraining: damaged lines as sources, their repair as targets
     translate.py   texts in, translations out
+    back_translation.py  new sources for targets, by a model that translates the other way
     alignments.py  the attention of each target token to the source
     quality.py     BLEU and chrF, also by the length of the source
     pictures.py    pictures of alignments, and of BLEU against the length of the source
