@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -80,11 +81,22 @@ def no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "_has_failed", stream.threading.Event())
 
 
+@pytest.fixture(autouse=True)
+def exact_products() -> Iterator[None]:
+    """Products of float32 in all its bits: cuDNN's have ten by default."""
+    matmul, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    yield
+    torch.set_float32_matmul_precision(matmul)
+    torch.backends.cudnn.allow_tf32 = cudnn
+
+
 def test_the_units_of_a_layer_are_divided() -> None:
-    # 1,024 units: 8 in each of 128 programs; a row of U is 4 pieces of 32 threads with 8 numbers of 2 bytes each
-    assert stream.best_shares("lstm", 1024, 2, 132) == stream.Shares(128, 8, 8, pieces=4, piece=256)
+    # 1,024 units: 8 in each of 128 programs; a row of U is 8 pieces of 32 threads with 4 numbers each
+    assert stream.best_shares("lstm", 1024, 2, 132) == stream.Shares(128, 8, 8, pieces=8, piece=128)
     assert stream.best_shares("lstm", 1024, 4, 132) == stream.Shares(128, 8, 8, pieces=8, piece=128)
-    assert stream.best_shares("gru", 100, 2, 132) == stream.Shares(13, 8, 8, pieces=1, piece=128)
+    assert stream.best_shares("gru", 100, 2, 132) == stream.Shares(13, 8, 8, pieces=8, piece=32)
     assert stream.best_shares("elman", 2048, 2, 132) == stream.Shares(128, 16, 8, pieces=8, piece=256)
     for cell, width, processors in (("lstm", 1152, 132), ("lstm", 1024, 108), ("elman", 4096, 132)):
         assert stream.best_shares(cell, width, 2, processors) is None  # type: ignore[arg-type]
@@ -92,6 +104,7 @@ def test_the_units_of_a_layer_are_divided() -> None:
         divided = stream.best_shares("elman", width, 2, 132)
         assert divided is None or divided.programs <= 132
         assert divided is None or divided.units * divided.programs >= width <= divided.pieces * divided.piece
+        assert divided is None or divided.pieces >= divided.warps  # each warp reads other numbers
 
 
 class TestOneProgramAtATime:
@@ -169,11 +182,9 @@ class TestOnAGpu:
     @pytest.mark.parametrize("width", [64, 100, 512, 1024])
     @pytest.mark.parametrize("cell", CELLS, ids=str)
     def test_layers_read_a_stream_as_the_cells_do(
-        self, cell: dict[str, Any], width: int, rows: int, dtype: torch.dtype, no_failure: None,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:  # fmt: skip
+        self, cell: dict[str, Any], width: int, rows: int, dtype: torch.dtype, no_failure: None
+    ) -> None:
         """One layer over another, by programs that wait for each other."""
-        monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
         one, two = made(width, dtype, **cell), made(width, dtype, below=width, **cell)
         x_BTD, state = text(one, rows, 200)
         with torch.no_grad():

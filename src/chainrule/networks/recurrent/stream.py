@@ -54,10 +54,11 @@ class Shares(NamedTuple):
 
 def shares(width: int, units: int, warps: int, itemsize: int) -> Shares:
     """Return the division of a layer of `width` units, `units` for each program of so many warps."""
-    # each of the 32 threads of a warp reads up to 16 bytes at once, as far as rows of U begin at such places
-    piece = 32 * min(16 // itemsize, width & -width)
-    pieces = 1 << (-(-width // piece) - 1).bit_length()
-    return Shares(-(-width // units), units, warps, pieces, piece)
+    # Each of the 32 threads of a warp reads up to 16 bytes at once, as far as rows of U begin at such places. No
+    # number may be read by two threads: one could find it written and the other not, and one speaks for both.
+    whole = 1 << (width - 1).bit_length()
+    piece = 32 * min(16 // itemsize, width & -width, max(1, whole // (32 * warps)))
+    return Shares(-(-width // units), units, warps, max(warps, whole // piece), piece)
 
 
 def best_shares(cell: CellName, width: int, itemsize: int, processors: int) -> Shares | None:
