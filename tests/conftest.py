@@ -64,6 +64,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def compiled_steps() -> None:
+    """Read single tokens by compiled loops from the first one: a model that was used and its copy do the same."""
+    from chainrule.networks.transformer.step_on_cpu import PATIENCE
+
+    PATIENCE.end()
+
+
+@pytest.fixture(autouse=True, scope="session")
 def short_measurements() -> None:
     """Write with each model of a comparison for an instant only: no test is about how fast they write."""
     from chainrule.comparison import measured_training

@@ -15,6 +15,7 @@ from chainrule.autodiff.tape.nodes import Array
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer
 from chainrule.networks.transformer.step_on_cpu import Step, suits
+from chainrule.system.parallel import Patience
 
 V, BOS, STEPS = 11, 1, 6
 DESIGNS: dict[str, dict[str, Any]] = {
@@ -87,7 +88,6 @@ def test_loops_compute_what_modules_do(design: str, is_padded: bool, steps: list
         assert suits(network.config)
         read = read_of(network)  # type: ignore[operator]
         plain = slow = None
-        network._patience.end()
         for t in range(STEPS):
             ids_B1 = texts_BT[:, t : t + 1]
             is_token_B1 = IS_TOKEN_BT[:, t : t + 1] if is_padded else None
@@ -104,12 +104,12 @@ def test_loops_compute_what_modules_do(design: str, is_padded: bool, steps: list
 @pytest.mark.parametrize("design", OTHERS)
 def test_other_designs_are_read_by_modules(design: str, steps: list[int]) -> None:
     for network, read_of in zip(twins(OTHERS[design]), (by_torch, by_tape), strict=True):
-        network._patience.end()
         read_of(network)(np.array([[3]]), None, None)  # type: ignore[operator]
         assert not suits(network.config) and not steps
 
 
-def test_few_tokens_do_not_load_compiled_code(steps: list[int]) -> None:
+def test_few_tokens_do_not_load_compiled_code(steps: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chainrule.networks.transformer.decoder.PATIENCE", Patience(1e6))
     network, _ = twins(DESIGNS["gpt2"])
     memory = None
     for _ in range(STEPS):

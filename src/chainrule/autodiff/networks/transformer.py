@@ -13,7 +13,7 @@ of features.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -32,11 +32,11 @@ from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.step_on_cpu import (
     NO_SLOPES,
     NO_TABLE,
+    PATIENCE,
     Layer,
     Norm,
     Product,
     Step,
-    patience,
     suits,
 )
 
@@ -58,10 +58,6 @@ class TapeTransformer(TapeNetwork):
     table_setting = "width"
 
     config: TransformerConfig
-
-    def __init__(self, config: TransformerConfig, vocab_size: int, bos: int, tensors: Mapping[str, Array]) -> None:
-        super().__init__(config, vocab_size, bos, tensors)
-        self._patience = patience()
 
     @classmethod
     def shapes(cls, config: TransformerConfig, vocab_size: int) -> dict[str, Shape]:
@@ -136,7 +132,7 @@ class TapeTransformer(TapeNetwork):
     def _has_loops(self, cached: Appending) -> bool:
         """Return True if compiled loops read one token a row, and enough were read for them to pay off."""
         is_single = cached.after.buffer.arrays_2LBGSK.dtype == self.table.out_tensor.dtype == np.float32
-        return is_single and suits(self.config) and self._patience.count(len(cached.places_BT))
+        return is_single and suits(self.config) and PATIENCE.count(len(cached.places_BT))
 
     def _read_by_loops(self, ids_B1: Array, cached: Appending, is_token_B1: Array | None) -> Array:
         """Return the features [B, D] of one token a row; its keys and values are written to the cache."""

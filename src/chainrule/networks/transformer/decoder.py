@@ -27,11 +27,11 @@ from chainrule.networks.transformer.stack import Stack, Views
 from chainrule.networks.transformer.step_on_cpu import (
     NO_SLOPES,
     NO_TABLE,
+    PATIENCE,
     Layer,
     Norm,
     Product,
     Step,
-    patience,
     suits,
 )
 
@@ -55,7 +55,6 @@ class Transformer(Stack, Network):
         tied_to = self.embedding if config.tied else None
         self.head = Head(config.width, vocab_size, tied_to=tied_to, extra=extra)
         self.initialise(self.embedding, self.head.weight)
-        self._patience = patience()
 
     def table(self) -> Table:
         return Table(self.embedding, math.sqrt(self.config.width) if self.config.scaled_embedding else 1.0, "width")
@@ -99,7 +98,7 @@ class Transformer(Stack, Network):
         keys = buffer.keys_LBGSK
         is_plain = keys.device.type == "cpu" and keys.dtype == self.embedding.dtype == torch.float32
         can = is_plain and keys.is_contiguous() and suits(self.config) and not self.training
-        return can and self._patience.count(keys.shape[1])
+        return can and PATIENCE.count(keys.shape[1])
 
     def _read_by_loops(self, ids_B1: Tensor, appending: Appending, is_token_B1: Tensor | None) -> Tensor:
         """Return the features [B, D] of one token a row; its keys and values are written to the cache."""

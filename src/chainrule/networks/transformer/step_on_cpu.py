@@ -21,12 +21,8 @@ Product: TypeAlias = Callable[[Array], Array]
 NO_TABLE = np.zeros((0, 0), np.float32)
 NO_SLOPES = NO_TABLE[0:0].ravel()
 
-_NANOSECONDS = 1e6  # about how many of them the loops save for a token of a row
-
-
-def patience() -> Patience:
-    """Return what counts tokens until compiled loops pay off."""
-    return Patience(_NANOSECONDS)
+PATIENCE = Patience(1e6)
+"""Counts the tokens that all networks read, each of which takes loops about a millisecond less."""
 
 
 class Norm(NamedTuple):
