@@ -151,7 +151,8 @@ def _ours(
 
 
 def _translated(lm: Any, strategy: cr.decode.Strategy, rows: int, new_tokens: int) -> Write:
-    sources = [" ".join(f"w{(row + place) % 90}" for place in range(20)) for row in range(rows)]
+    # a translation has at most twice as many tokens as its source, and 10 more
+    sources = [" ".join(f"w{(row + place) % 90}" for place in range(new_tokens // 2)) for row in range(rows)]
 
     def write() -> int:
         found = translate_texts(lm, sources, strategy, max_tokens=new_tokens)
