@@ -18,7 +18,7 @@ def recipe() -> Recipe:
         train=("multi30k/train.en", "multi30k/train.de"),
         valid=("multi30k/val.en", "multi30k/val.de"),
         test=("multi30k/test_2016_flickr.en", "multi30k/test_2016_flickr.de"),
-        reaches="not measured: the plain command reached BLEU 41.4 on Multi30k's test_2016_flickr in four minutes",
+        reaches="BLEU 41.2 on Multi30k's test_2016_flickr in 3.3 minutes on an H200; plain command: 41.4 in four",
         tokenizer=cr.TokenizerChoice("bpe", vocab_size=8000),
         context="line",
         back_translation=BackTranslation(

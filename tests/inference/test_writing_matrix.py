@@ -38,7 +38,7 @@ SPREAD = 4.0  # of logits: then a few tokens are likely, whatever the vocabulary
 ROUNDING = {"float32": 1e-3, "bfloat16": 0.1}
 """How much the logits of two ways may differ. (cuDNN multiplies float32 with 10 bits.)"""
 MOST_UNCERTAIN = 0.02
-"""The share of tokens that rounding may decide in float32; in bfloat16, as many as it decides in the plain way."""
+"""The share of tokens that rounding may decide in float32; in bfloat16 also twice as many as in the plain way."""
 TRIES, MOST_LOOKED_AT = 64, 50
 """The changes of logits that are tried for a token that differs, and the most such tokens of a case."""
 
