@@ -149,13 +149,19 @@ class Choice:
         """The strategy as named operations; None if it is something else."""
         return self.strategy.operations()
 
+    @property
+    def is_sure(self) -> bool:
+        """True if the strategy leaves one token at most, so that none need be drawn."""
+        operations = self.operations
+        return bool(operations and operations[-1] == ("top_k", 1))
+
     def __call__(
         self, log_probs_BV: Array, uniforms_B: Array, active_B: Array, read: Read | None = None
     ) -> tuple[Array, Array, Array]:
         """A token for each row, PAD if the row has ended or nothing can follow; its ln p; whether it goes on."""
         xp = array_namespace(log_probs_BV)
         chosen_BV = self.strategy.apply(log_probs_BV, read or self._nothing)
-        tokens_B = inverse_transform(chosen_BV, uniforms_B)
+        tokens_B = xp.argmax(chosen_BV, axis=-1) if self.is_sure else inverse_transform(chosen_BV, uniforms_B)
         is_possible_B = xp.max(chosen_BV, axis=-1) != -math.inf
         if self.by_logits:
             log_probs_BV = normalised(log_probs_BV)
