@@ -15,18 +15,16 @@ import os
 import random
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
-from resource import RLIM_INFINITY, RLIMIT_CPU, prlimit
+from subprocess import PIPE
 
 from .frame import Trial
 from .reached import FILE, PLACE
@@ -118,13 +116,17 @@ class _Change(ast.NodeTransformer):
             return self._offer(node, ast.Constant(not node.value))
         return self._offer(node, ast.Constant(node.value + 1)) if isinstance(node.value, int) else node
 
-    # types, messages and text decide nothing that a test should hold
+    # types, messages, text and words for the decorators of classes decide nothing that a test should hold
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
         if node.value is not None:
             node.value = self.visit(node.value)
         return node
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.stmt:
+        node.body = [self.visit(part) for part in node.body]
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
@@ -170,7 +172,7 @@ class Reach:
     lines: dict[str, list[str]]
 
     @classmethod
-    def of(cls, place: str, tests: str, folder: Path, kept: Path) -> Reach:
+    def of(cls, place: str, tests: str, folder: Path, kept: Path, forks: Forks) -> Reach:
         """Run the tests of a package without a fault, and watch the lines; or read what was `kept` of that."""
         kept.mkdir(parents=True, exist_ok=True)
         file = kept / f"reached-{place.replace('/', '-').replace('.', '-')}-{_digest(place, tests)}.json"
@@ -180,7 +182,7 @@ class Reach:
                 part = file.with_suffix(".part")
                 told = {PLACE: str(folder / "chainrule" / place), FILE: str(part)}
                 words = ["-p", "reliability.reached", *(f"tests/{one}" for one in tests.split())]
-                _, said = _pytest(words, folder, told)
+                _, said = forks.run(words, None, **told)
                 if not part.exists():
                     raise RuntimeError(said[-2000:])
                 part.write_text(part.read_text().replace(f"{folder}{os.sep}chainrule{os.sep}", ""))
@@ -211,10 +213,10 @@ def run(trial: Trial) -> None:
     tests = SMALL if trial.small else TESTS
     generator = random.Random(trial.seed)
     chosen = {place: generator.sample(found := [*mutants(place)], len(found)) for place in tests}
-    with tempfile.TemporaryDirectory(prefix="trial-") as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="trial-") as name, Forks(folder := Path(name)) as forks:
         shutil.copytree(SOURCE, folder / "chainrule")  # with compiled kernels, and the times of files
-        reach = cache(lambda place: Reach.of(place, tests[place], folder, folder if trial.small else KEPT))
+        kept = folder if trial.small else KEPT
+        reach = cache(lambda place: Reach.of(place, tests[place], folder, kept, forks))
         known = {} if trial.small or not KNOWN.exists() else dict(map(json.loads, KNOWN.read_text().splitlines()))
         for number in trial:
             place = [*tests][number % len(tests)]
@@ -224,12 +226,10 @@ def run(trial: Trial) -> None:
                 if place in trial.left_out:
                     continue
                 try:
-                    found = caught(mutant, reach(place), folder, trial.ends)
+                    found = caught(mutant, reach(place), folder, forks)
                 except RuntimeError as error:  # such as a package that is missing here
                     trial.left_out[place] = f"its tests cannot be run: {' '.join(str(error).split())[-200:]}"
                     continue
-                if trial.is_over:
-                    return
                 known[key] = found
                 if not trial.small:
                     with KNOWN.open("a") as file:  # to which other parts add lines
@@ -237,22 +237,21 @@ def run(trial: Trial) -> None:
             trial.note(place, None if known[key] else f"lives: {mutant}")
 
 
-def caught(mutant: Mutant, reach: Reach, folder: Path, ends: float = float("inf")) -> bool:
+def caught(mutant: Mutant, reach: Reach, folder: Path, forks: Forks) -> bool:
     """Whether a test fails with a fault in a copy of the source in `folder`, and not without it."""
     file = folder / "chainrule" / mutant.file
     chosen, content = [str(file), *reach.tests(mutant)], file.read_bytes()
     while True:
-        seconds = 2 * ENOUGH + 10 * sum(reach.seconds.get(test, 0.0) for test in chosen)
         file.write_text(mutated(mutant.file, mutant.place), encoding="utf-8")
         try:
-            code, said = _run_tests(chosen, folder, seconds, ends)
+            code, said = _run_tests(chosen, reach, forks)
         finally:
             file.write_bytes(content)
         failed = re.search(r"^FAILED (.+?)(?: - |$)", said, re.MULTILINE)
         if code < 0 or code in (0, _NO_TESTS):  # a loop without end, or nothing failed
             return code < 0
         again = [failed[1]] if failed and failed[1] in chosen else chosen
-        code, said = _run_tests(again, folder, seconds, ends)
+        code, said = _run_tests(again, reach, forks)
         if code in (0, _NO_TESTS):
             return True
         if again == chosen:
@@ -260,39 +259,42 @@ def caught(mutant: Mutant, reach: Reach, folder: Path, ends: float = float("inf"
         chosen.remove(again[0])
 
 
-def _run_tests(tests: Sequence[str], folder: Path, seconds: float, ends: float) -> tuple[int, str]:
+def _run_tests(tests: Sequence[str], reach: Reach, forks: Forks) -> tuple[int, str]:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("\n".join(tests))
         file.flush()
-        return _pytest(["-m", "", "-x", f"@{file.name}"], folder, {}, seconds, ends)
+        seconds = {test: reach.seconds.get(test, 0.0) for test in tests}
+        return forks.run(["-m", "", "-x", f"@{file.name}"], seconds)
 
 
-def _pytest(
-    words: Sequence[str],
-    folder: Path,
-    environment: dict[str, str],
-    seconds: float = float("inf"),
-    ends: float = float("inf"),
-) -> tuple[int, str]:
-    """Run tests of the source in `folder`; return their exit code and what they said.
+class Forks:
+    """A process whose forks run tests of the source in `folder` (forks.py)."""
 
-    The code is negative if they were killed: after so many seconds of the processor, ten times as long by the
-    clock, or when the time is up.
-    """
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
-    here = Path(__file__).parents[1]  # of the plug-in
-    paths = {"PYTHONPATH": f"{folder}{os.pathsep}{here}", "PYTHONDONTWRITEBYTECODE": "1"}
-    most = RLIM_INFINITY if seconds == float("inf") else int(seconds)
-    with tempfile.TemporaryFile("w+") as said:
-        with subprocess.Popen(
-            command, cwd=ROOT, env={**os.environ, **paths, **environment}, stdout=said, stderr=said,
-            start_new_session=True,
-        ) as process:  # fmt: skip
-            prlimit(process.pid, RLIMIT_CPU, (most, most))
-            try:
-                code = process.wait(max(0.0, min(10 * seconds, ends - time.monotonic(), 1e6)))
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)  # and the processes that it started
-                code = -signal.SIGKILL
-        said.seek(0)
-        return code, said.read()
+    def __init__(self, folder: Path) -> None:
+        here = Path(__file__).parents[1]  # of the plug-in
+        self.environment = {"PYTHONPATH": f"{folder}{os.pathsep}{here}", "PYTHONDONTWRITEBYTECODE": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, Path(__file__).with_name("forks.py")], cwd=ROOT, text=True, stdin=PIPE, stdout=PIPE
+        )
+
+    def __enter__(self) -> Forks:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.communicate()
+
+    def run(self, words: Sequence[str], seconds: dict[str, float] | None, **environment: str) -> tuple[int, str]:
+        """Run tests that took so many seconds before; return their exit code, and what they said.
+
+        The code is negative if they were killed, since they took far longer than before.
+        """
+        assert self.process.stdin and self.process.stdout
+        with tempfile.NamedTemporaryFile("r", suffix=".txt") as said:
+            request = {
+                "words": words,
+                "seconds": seconds,
+                "said": said.name,
+                "environment": self.environment | environment,
+            }
+            print(json.dumps(request), file=self.process.stdin, flush=True)
+            return int(self.process.stdout.readline()), said.read()

@@ -220,10 +220,10 @@ def test_a_mutant_is_caught_by_a_test_that_passes_without_it(
     (tmp_path / "test_it.py").write_text(f"from chainrule.limits import LIMIT\ndef test_it():\n    {test}\n")
     monkeypatch.setattr(mutants, "SOURCE", source)
     monkeypatch.setattr(mutants, "ROOT", tmp_path)
-    monkeypatch.setattr(mutants, "ENOUGH", 4.0)
     (mutant,) = mutants.mutants("limits.py")
     reach = mutants.Reach({"test_it.py::test_it": 0.1}, {})
-    assert mutants.caught(mutant, reach, tmp_path) == found
+    with mutants.Forks(tmp_path) as forks:
+        assert mutants.caught(mutant, reach, tmp_path, forks) == found
     assert (source / "limits.py").read_text() == "LIMIT = 1\n"
 
 
@@ -243,14 +243,15 @@ def test_c(): subprocess.run([sys.executable, "-c", ""], check=True)
     )
     monkeypatch.setattr(mutants, "SOURCE", source)
     monkeypatch.setattr(mutants, "ROOT", tmp_path)
-    reach = mutants.Reach.of("parts.py", "test_it.py", tmp_path, tmp_path / "kept")
+    with mutants.Forks(tmp_path) as forks:
+        reach = mutants.Reach.of("parts.py", "test_it.py", tmp_path, tmp_path / "kept", forks)
     first, second = mutants.mutants("parts.py")
     assert {name.partition("::")[2] for name in reach.tests(first)} == {"test_a", "test_c"}
     assert {name.partition("::")[2] for name in reach.tests(second)} == {"test_b", "test_c"}
 
 
 def test_a_package_whose_tests_cannot_be_run_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mutants, "_pytest", lambda *args: (4, "No module named 'altair'"))
+    monkeypatch.setattr(mutants.Forks, "run", lambda *args, **named: (4, "No module named 'altair'"))
     trial = Trial(2, seed=1, small=True)
     mutants.run(trial)
     assert not trial.tries
