@@ -34,18 +34,16 @@ SOURCE = ROOT / "src" / "chainrule"
 KEPT = ROOT / "build" / "reliability"
 KNOWN = KEPT / "mutants.jsonl"
 TESTS = {
-    "contract": "test_lm.py test_kinds.py classification/test_classifiers.py contract/test_laws.py "
-    "contract/test_broken.py",
-    "folder": "test_folder.py reliability/test_folders.py test_old_folders.py",
-    "system/disk": "reliability/test_folders.py test_folder.py reliability/test_process.py cli/test_cli_process.py",
-    "training/loop.py": "training/test_loop.py training/test_checkpoint.py training/test_resume.py "
-    "training/test_curves.py training/test_autotune.py",
-    "training/checkpoints": "training/test_checkpoint.py training/test_resume.py training/test_resume_by_folder.py",
-    "decode": "decode test_lm.py cli/test_cli_suggest.py cli/test_cli_generate.py contract/test_laws.py",
-    "serve": "serve/test_safety.py serve/test_batching.py serve/test_completions.py serve/test_tasks.py "
-    "serve/test_large_requests.py",
+    "contract": "contract test_lm.py test_kinds.py test_context.py classification tagging evaluation",
+    "folder": "reliability/test_folders.py test_folder.py test_old_folders.py test_kinds.py cli/test_cli_inspect.py",
+    "system/disk": "reliability/test_folders.py reliability/test_process.py test_folder.py cli/test_cli_process.py "
+    "training/test_checkpoint.py",
+    "training/loop.py": "training test_training.py cli/test_cli_train.py autodiff/test_training.py",
+    "training/checkpoints": "training cli/test_cli_train.py autodiff/test_training.py",
+    "decode": "decode inference test_lm.py cli/test_cli_suggest.py cli/test_cli_generate.py contract/test_laws.py",
+    "serve": "serve",
 }
-"""The tests of each package, in tests/; one that lasts long stands behind those that are short."""
+"""The tests of each package, in tests/."""
 SMALL = {"decode/top.py": "decode/test_top.py"}
 ENOUGH = 60.0
 """Seconds of tests for one mutant."""

@@ -267,6 +267,21 @@ def test_names_are_exchanged_in_one_step_where_the_system_can(tmp_path: Path) ->
     assert not atomic._exchange(tmp_path / "one", tmp_path / "nowhere")
 
 
+@pytest.mark.parametrize("error", [AttributeError, OSError, TypeError])
+def test_a_folder_is_replaced_where_names_cannot_be_exchanged(
+    error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_library(name: None) -> None:
+        raise error
+
+    monkeypatch.setattr(atomic.ctypes, "CDLL", no_library)
+    for text in ("old", "new"):
+        with atomic.new_folder(tmp_path / "m") as temporary:
+            (temporary / "file").write_text(text)
+    assert (tmp_path / "m" / "file").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
 def test_the_only_checkpoint_survives_a_kill_while_it_is_replaced(tmp_path: Path) -> None:
     run = tmp_path / "run"
     options: dict[str, Any] = {"steps": 4, "hidden": 8, "embedding": 8, "layers": 1, "checkpoint_minutes": 0.0}

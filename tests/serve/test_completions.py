@@ -123,6 +123,13 @@ def test_best_of_returns_the_likeliest(client: openai.OpenAI) -> None:
     assert [choice.text for choice in best] == [choice.text for choice in ranked[:2]]
 
 
+def test_which_of_several_texts_is_best_is_known_at_the_end(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="cannot be streamed"):
+        client.completions.create(model="lstm", prompt="the", best_of=2, stream=True)
+    asked = {"model": "lstm", "prompt": "the", "max_tokens": 3, "seed": 1}
+    assert [*client.completions.create(**asked, best_of=1, stream=True)]
+
+
 def test_a_bias_forbids_a_token_and_forces_another(
     client: openai.OpenAI, models: dict[str, cr.LanguageModel]
 ) -> None:
@@ -198,6 +205,8 @@ def test_chats_stop_where_somebody_else_speaks(client: openai.OpenAI) -> None:
     assert choice.message.role == "assistant" and "User:" not in choice.message.content
     assert len(choice.logprobs.content) == found.usage.completion_tokens
     assert all(len(token.top_logprobs) == 2 for token in choice.logprobs.content)
+    alone = client.chat.completions.create(model="transformer", messages=messages, max_tokens=2, logprobs=True)
+    assert all(token.top_logprobs == [] for token in alone.choices[0].logprobs.content)
     streamed = ""
     for chunk in client.chat.completions.create(
         model="transformer", messages=messages, max_tokens=30, seed=1, stream=True
@@ -277,7 +286,8 @@ def test_responses_give_text_and_its_events(client: openai.OpenAI) -> None:
     assert found.status in ("completed", "incomplete")
     assert found.usage.output_tokens <= 12
     deltas, kinds = "", []
-    for event in client.responses.create(**asked, stream=True):
+    for number, event in enumerate(client.responses.create(**asked, stream=True)):
+        assert event.sequence_number == number
         kinds.append(event.type)
         if event.type == "response.output_text.delta":
             deltas += event.delta

@@ -164,6 +164,31 @@ def test_a_checkpoint_from_before_there_were_engines_goes_on(tmp_path: Path) -> 
     assert_same(trained(tmp_path, *CASES[2]), trained(None, *CASES[2]))
 
 
+def test_a_checkpoint_may_have_a_folder_of_shards(tmp_path: Path) -> None:
+    """Their sizes are checked, and not their content, which would take as long as reading them."""
+    checkpoints, arrays = Checkpoints(tmp_path, Listening()), {"a": np.arange(3.0)}
+
+    def save_shards(folder: Path) -> None:
+        folder.mkdir()
+        (folder / "rank-0").write_bytes(b"abc")
+
+    checkpoints.write(1, Checkpoint(arrays, {"step": 1}))
+    folder = checkpoints.write(2, Checkpoint(arrays, {"step": 2}), save_shards)
+    (folder / "shards" / "rank-0").write_bytes(b"xyz")
+    found = checkpoints.newest()
+    assert found is not None and found.state["step"] == 2 and found.shards == folder / "shards"
+    (folder / "shards" / "rank-0").write_bytes(b"ab")
+    found = checkpoints.newest()
+    assert found is not None and found.state["step"] == 1 and found.shards is None
+
+
+def test_what_is_no_folder_of_a_step_is_no_checkpoint(tmp_path: Path) -> None:
+    folder = Checkpoints(tmp_path, SILENT).write(10, Checkpoint({}, {}))
+    (folder.parent / "step-000011").write_text("a file")
+    (folder.parent / "step-old").mkdir()
+    assert checkpoint_folders(tmp_path) == [folder]
+
+
 def test_a_run_does_not_start_over_existing_checkpoints(tmp_path: Path) -> None:
     trained(tmp_path, *CASES[0])
     with pytest.raises(SettingsError, match="can be resumed"):
