@@ -35,9 +35,9 @@ KEPT = ROOT / "build" / "reliability"
 KNOWN = KEPT / "mutants.jsonl"
 TESTS = {
     "contract": "contract test_lm.py test_kinds.py test_context.py classification tagging evaluation",
-    "folder": "reliability/test_folders.py test_folder.py test_old_folders.py test_kinds.py cli/test_cli_inspect.py",
+    "folder": "reliability/test_folders.py test_folder.py test_old_folders.py cli/test_cli_inspect.py",
     "system/disk": "reliability/test_folders.py reliability/test_process.py test_folder.py cli/test_cli_process.py "
-    "training/test_checkpoint.py",
+    "training/test_checkpoint.py test_notebook_displays.py",
     "training/loop.py": "training test_training.py cli/test_cli_train.py autodiff/test_training.py",
     "training/checkpoints": "training cli/test_cli_train.py autodiff/test_training.py",
     "decode": "decode inference test_lm.py cli/test_cli_suggest.py cli/test_cli_generate.py contract/test_laws.py",

@@ -172,6 +172,16 @@ def test_an_anomaly() -> None:
     assert HOSTILE in shown
 
 
+@pytest.mark.parametrize(("count", "steps"), [(5, [1, 2, 3, 4, 5]), (30, [3, 6, 9, 12, 15, 18, 21, 24, 27, 30])])
+def test_a_table_of_curves_has_few_rows_and_the_last_one(
+    count: int, steps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "altair", None)
+    curves = Curves([{"step": step} for step in range(1, count + 1)])
+    assert [row[0] for row in curves._table().rows] == [str(step) for step in steps]
+    assert "altair" in text_of(curves._repr_html_())
+
+
 def test_curves_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     records = [{"step": step, "loss": 5.0 - step / 10, "validation_loss": 5.0 - step / 20} for step in range(1, 31)]
     pytest.importorskip("vl_convert")

@@ -280,8 +280,9 @@ def test_a_network_heals_too(kind: str, settings: dict[str, int]) -> None:
 
 def test_streaming_shows_what_is_generated(log_model: cr.LanguageModel) -> None:
     for seed, prompt in enumerate(["Jan 12 10:05 host2 auth[127]: re", "Jan ", "", "Ja", "Jan 12"]):
-        whole = cr.generate_many(log_model, [prompt], max_tokens=9, seed=seed)[0].continuation
-        assert "".join(cr.stream(log_model, prompt, max_tokens=9, seed=seed)) == whole
+        for tokens in (0, 1, 9):
+            whole = cr.generate_many(log_model, [prompt], max_tokens=tokens, seed=seed)[0].continuation
+            assert "".join(cr.stream(log_model, prompt, max_tokens=tokens, seed=seed)) == whole
 
 
 def test_the_batch_changes_no_text(log_model: cr.LanguageModel) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 from chainrule.training.engines.torch_engine import TorchEngine
 from chainrule.training.layouts import Size
+from chainrule.training.loop import Loop
 from chainrule.training.optim.schedule import factor
 from chainrule.training.run_state import Mode
 from chainrule.training.train import Trained
@@ -116,6 +118,35 @@ def test_a_run_validates_ten_times_or_once_an_epoch() -> None:
     assert len(train(seeded(Bigram), settings(epochs=15), data()).state.history) == 15
     every = train(seeded(Bigram), settings(steps=7, validate_every=3), data()).state.history
     assert [record["step"] for record in every] == [3, 6, 7]
+
+
+def test_hours_that_nobody_asked_for_are_said_once() -> None:
+    notes: list[str] = []
+    job = SimpleNamespace(
+        settings=SimpleNamespace(minutes=None), data=SimpleNamespace(progress=SimpleNamespace(note=notes.append))
+    )
+    run = SimpleNamespace(
+        job=job, pace=SimpleNamespace(steps=10_100), first=100, stepping=50.0, is_warned=False,
+        state=SimpleNamespace(step=102), now=54.0,
+    )  # fmt: skip
+    for run.now in (54.0, 60.0, 61.0):  # after the first seconds: two steps in ten
+        Loop._warn_of_hours(run)  # type: ignore[arg-type]
+    (note,) = notes
+    assert note.startswith("about 13.9 hours at this speed")
+
+
+@pytest.mark.parametrize(
+    ("share", "is_due"),
+    [(0.59, False), (0.61, True), (0.94, True), (0.96, False)],
+    ids=["early", "due", "late", "last"],
+)
+def test_a_run_by_the_clock_validates_after_a_share_of_it(share: float, is_due: bool) -> None:
+    """And not shortly before the last validation."""
+    decisions = SimpleNamespace(validate_every=None, validations=10)
+    run = SimpleNamespace(
+        state=SimpleNamespace(decisions=decisions, validated=0.5), is_over=False, _share=lambda: share
+    )
+    assert Loop._is_validation_due(run) == is_due  # type: ignore[arg-type]
 
 
 def test_the_loss_of_training_is_the_mean_since_the_last_validation() -> None:

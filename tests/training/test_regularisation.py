@@ -18,6 +18,7 @@ from chainrule.networks.recurrent.settings import LstmSettings
 from chainrule.networks.regularise import regularise
 from chainrule.networks.settings import FeedforwardSettings
 from chainrule.networks.transformer.settings import TransformerSettings
+from chainrule.training.engines.torch_engine import TorchEngine
 from chainrule.training.regularisation import MUCH, Overfitting
 from stopping import interrupted
 
@@ -73,6 +74,21 @@ def test_a_run_that_is_resumed_goes_on_with_its_strength(engine: str, tmp_path: 
         trained("parts")
     for name, weight in trained("parts", resume=True).items():
         np.testing.assert_array_equal(weight, whole[name])
+
+
+def test_the_engine_gets_each_change_of_the_strength(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing where it stays: steps that were captured go on."""
+    given: list[float] = []
+    monkeypatch.setattr(TorchEngine, "regularise", lambda self, strength: given.append(strength))
+    measured = iter([0.0, 0.5, 0.5, 1.0])
+
+    def next_one(self: Overfitting, gap: float, epoch: int) -> float:
+        self.next_epoch, self.strength = epoch + 1, next(measured, 1.0)
+        return self.strength
+
+    monkeypatch.setattr(Overfitting, "measured", next_one)
+    assert strengths(ruled_lines(32), ruled_lines(8), tmp_path / "run", "torch", epochs=5)[:4] == [0, 0.5, 0.5, 1]
+    assert given == [0, 0.5, 1, 1]  # the last: what the network is left with
 
 
 def test_dropout_that_the_user_sets_is_there_from_the_beginning() -> None:
