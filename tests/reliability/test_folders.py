@@ -419,6 +419,12 @@ def test_a_second_training_is_told_who_holds_the_run(tmp_path: Path) -> None:
     assert not (run / locks.LOCK).exists()
 
 
+def test_the_owner_of_a_folder_is_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/chainrule", "train", "my text.txt"])
+    assert locks._owner().startswith(f"process {os.getpid()} on ")
+    assert locks._owner().endswith(" (chainrule train 'my text.txt')")
+
+
 def test_blocks_that_hold_a_folder_may_be_nested_but_not_in_another_thread(tmp_path: Path) -> None:
     import threading
 

@@ -120,6 +120,19 @@ def test_a_run_validates_ten_times_or_once_an_epoch() -> None:
     assert [record["step"] for record in every] == [3, 6, 7]
 
 
+def test_time_for_the_last_validation_is_left_from_the_first_step_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    left, run = [], Loop.run
+
+    def noted(self: Loop) -> None:
+        assert self.valid is not None
+        left.append(self.validation_seconds / self.valid.layout.tokens)
+        run(self)
+
+    monkeypatch.setattr(Loop, "run", noted)
+    trained = train(seeded(Bigram), settings(minutes=0.01), data())
+    assert left == [pytest.approx(1 / trained.state.decisions.measured["validation_tokens_per_second"])]
+
+
 def test_hours_that_nobody_asked_for_are_said_once() -> None:
     notes: list[str] = []
     job = SimpleNamespace(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chainrule.networks.config import LEAK, HiddenLayersConfig, padded_size
+from chainrule.networks.linear import Linear, linear
 from chainrule.networks.loss import best_nats, nats_of_targets
 from chainrule.networks.precision import PlainProducts
 from chainrule.networks.regularise import Dropout
@@ -47,18 +48,18 @@ class HiddenLayers(nn.Module):
         super().__init__()
         self.f, self.dropout = ACTIVATIONS[config.activation], Dropout(config.dropout)
         sizes = [config.inputs, *[config.hidden] * (config.layers - 1)]
-        linears = [nn.Linear(size, config.hidden, bias=config.bias) for size in sizes]
+        linears = [Linear(size, config.hidden, bias=config.bias) for size in sizes]
         name = "leaky_relu" if config.activation == "leaky-relu" else config.activation
         gain = nn.init.calculate_gain(name, LEAK)
-        for linear in linears:
-            nn.init.xavier_normal_(linear.weight, gain=gain)
+        for layer in linears:
+            nn.init.xavier_normal_(layer.weight, gain=gain)
             if config.bias:
-                nn.init.zeros_(linear.bias)
+                nn.init.zeros_(layer.bias)
         self.linears = nn.ModuleList(linears)
 
     def forward(self, features: Tensor) -> Tensor:
-        for i, linear in enumerate(self.linears):
-            new = self.dropout(self.f(linear(features)))
+        for i, layer in enumerate(self.linears):
+            new = self.dropout(self.f(layer(features)))
             features = features + new if i else new
         return features
 
@@ -95,7 +96,7 @@ class Head(PlainProducts):
 
     def forward(self, features: Tensor) -> Tensor:
         """Return the logits of the vocabulary, without the padding rows: [..., V]."""
-        return functional.linear(features, self.weight, self.bias)[..., : self.vocab_size]
+        return linear(features, self.weight, self.bias)[..., : self.vocab_size]
 
     def nats(self, features_BTD: Tensor, targets_BT: Tensor, base_BTV: Tensor | None = None) -> Tensor:
         """Return Σ -ln softmax(logits + base)[target], over the targets that are tokens."""

@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from chainrule.networks.linear import Linear
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.norms import rms_norm
 from chainrule.networks.transformer.positions import Rotation, rotate
@@ -113,8 +114,8 @@ class SelfAttention(nn.Module):
         if config.qk_gain:
             self.q_gain_K, self.k_gain_K = (nn.Parameter(torch.ones(self.head_size)) for _ in range(2))
         # one product for all three is faster than three
-        self.qkv = nn.Linear(config.width, (self.heads + 2 * self.kv_heads) * self.head_size, bias=config.bias)
-        self.out = nn.Linear(self.heads * self.head_size, config.width, bias=config.bias)
+        self.qkv = Linear(config.width, (self.heads + 2 * self.kv_heads) * self.head_size, bias=config.bias)
+        self.out = Linear(self.heads * self.head_size, config.width, bias=config.bias)
 
     def forward(self, x_BTD: Tensor, rotation: Rotation, attend: Attend) -> Tensor:
         B, T, _ = x_BTD.shape
@@ -145,9 +146,9 @@ class CrossAttention(nn.Module):
         self.heads, self.kv_heads = config.heads, config.kv_heads
         self.head_size = config.head_size
         self.qk_norm, self.norm_eps = config.qk_norm, config.norm_eps
-        self.q = nn.Linear(config.width, self.heads * self.head_size, bias=config.bias)
-        self.kv = nn.Linear(config.width, 2 * self.kv_heads * self.head_size, bias=config.bias)
-        self.out = nn.Linear(self.heads * self.head_size, config.width, bias=config.bias)
+        self.q = Linear(config.width, self.heads * self.head_size, bias=config.bias)
+        self.kv = Linear(config.width, 2 * self.kv_heads * self.head_size, bias=config.bias)
+        self.out = Linear(self.heads * self.head_size, config.width, bias=config.bias)
 
     def keys_values(self, source_BSD: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values of the encoder's features, [B, S, G, K] each, for every token of the target."""

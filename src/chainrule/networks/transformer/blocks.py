@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from chainrule.networks.linear import Linear
 from chainrule.networks.transformer.attention import Attend, CrossAttention, SelfAttention, SourceView
 from chainrule.networks.transformer.config import Activation, TransformerConfig
 from chainrule.networks.transformer.norms import rms_norm
@@ -49,8 +50,8 @@ class FeedForward(nn.Module):
         super().__init__()
         self.activation, self.dropout = config.activation, config.hidden_dropout
         halves = 2 if self.activation == "swiglu" else 1
-        self.up = nn.Linear(config.width, halves * config.hidden, bias=config.bias)
-        self.out = nn.Linear(config.hidden, config.width, bias=config.bias)
+        self.up = Linear(config.width, halves * config.hidden, bias=config.bias)
+        self.out = Linear(config.hidden, config.width, bias=config.bias)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         hidden = activate(self.activation, self.up(x_BTD))
