@@ -34,7 +34,8 @@ SOURCE = ROOT / "src" / "chainrule"
 KEPT = ROOT / "build" / "reliability"
 KNOWN = KEPT / "mutants.jsonl"
 TESTS = {
-    "contract": "contract test_lm.py test_kinds.py test_context.py classification tagging evaluation",
+    "contract": "contract test_lm.py test_kinds.py test_context.py classification tagging evaluation "
+    "cli/test_cli_count.py networks/test_lecture_networks.py",
     "folder": "reliability/test_folders.py test_folder.py test_old_folders.py cli/test_cli_inspect.py",
     "system/disk": "reliability/test_folders.py reliability/test_process.py test_folder.py cli/test_cli_process.py "
     "training/test_checkpoint.py test_notebook_displays.py",

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections import defaultdict
 from pathlib import Path
 from types import FrameType
@@ -42,19 +43,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     sys.settrace(_called)
 
 
-def _processor() -> float:
-    """Seconds of the processor, which other programs do not lengthen."""
-    return sum(os.times()[:4])
-
-
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Any:
     """Tell whose lines are reached, and how long it takes."""
     global _test
-    _test, began = item.nodeid, _processor()
+    _test, began = item.nodeid, time.monotonic()
     sys.settrace(_called)  # which a test may have changed
     yield
-    _seconds[_test] = _processor() - began
+    _seconds[_test] = time.monotonic() - began
 
 
 @pytest.hookimpl(trylast=True)

@@ -67,6 +67,15 @@ def test_the_best_of_each_step_of_a_beam_are_kept(lm: cr.LanguageModel) -> None:
     assert not all(node["kept"] for node in nodes)
 
 
+def test_the_ends_of_a_beam_are_ordered_by_their_mean_log_prob(lm: cr.LanguageModel) -> None:
+    *_, tree = grow_tree(lm, lm.extend(lm.start(1), lm.tokenizer.encode("i")[None]), [], width=4, steps=3)
+    best = [tree["nodes"][number] for number in tree["best"]]
+    means = [node["log_prob"] / (node["step"] + 1) for node in best]
+    assert means == sorted(means, reverse=True)
+    products = [node["log_prob"] * (node["step"] + 1) for node in best]
+    assert products != sorted(products, reverse=True)  # another order of ends after few and after many tokens
+
+
 def test_bfloat16_comes_over_as_float32() -> None:
     array = to_numpy(torch.tensor([1.0, -2.5], dtype=torch.bfloat16))
     assert array.dtype == np.float32

@@ -9,7 +9,8 @@ import pytest
 
 import chainrule as cr
 from chainrule.comparison.results import read_comparison
-from chainrule.folder import to_json
+from chainrule.folder import read_folder, to_json
+from manifests import read_manifest
 
 FOLDERS = Path(__file__).parent / "data" / "folders"
 EXPECTED = json.loads((FOLDERS / "expected.json").read_text())
@@ -24,6 +25,8 @@ def test_an_old_folder_is_the_model_it_was(name: str, tmp_path: Path) -> None:
     assert lm.log_prob("i love mice\ncats chase dogs\n") == pytest.approx(expected["log_prob"], rel=1e-5)
     assert cr.generate(lm, "i", cr.TopP(0.9), seed=3, max_tokens=12) == expected["text"]
     lm.save(tmp_path / name)
+    assert read_folder(tmp_path / name).is_signed
+    assert read_folder(FOLDERS / name).is_signed == (read_manifest(FOLDERS / name)["version"] > 1)
     again = cr.load(tmp_path / name)
     assert again.log_prob("i love mice\ncats chase dogs\n") == lm.log_prob("i love mice\ncats chase dogs\n")
 

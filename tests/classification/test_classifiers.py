@@ -14,6 +14,7 @@ import torch
 import chainrule as cr
 from chainrule.classification.bayes import BayesClassifier
 from chainrule.classification.evaluate import evaluate_classifier, measure
+from chainrule.contract.confusion import Confusion
 from chainrule.contract.kinds import HeldOut, LadderEntry, find_kind
 from chainrule.errors import CorpusError, DamagedFileError, ModelError, SettingsError
 from chainrule.testing import CLASSIFIER_LAWS, check_classifier_laws
@@ -251,6 +252,11 @@ def test_figures_show_their_arithmetic() -> None:
     assert found.confused() == [("en", "de", 2)] and found.intervals == {}
     unknown = evaluate_classifier(majority, [*given, ("z", "fr")])
     assert unknown.names == ["de", "en", "fr"] and unknown.nats == np.inf and unknown.accuracy == 4 / 7
+
+
+def test_a_name_has_figures_if_it_is_right_or_given() -> None:
+    found = Confusion(["never right", "often", "never"], np.array([[0, 0, 0], [2, 1, 0], [0, 0, 0]]))
+    assert [(one.name, one.count) for one in found.by_name] == [("never right", 0), ("often", 3)]
 
 
 def test_intervals_shrink_with_texts() -> None:

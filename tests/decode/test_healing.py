@@ -315,6 +315,7 @@ def test_a_rest_that_the_model_thinks_impossible_is_read_as_it_was_cut() -> None
     _, (impossible, possible) = find_respellings(lm, ["aa aa", "aa b"])
     assert (impossible.stable, impossible.rest) == (prompt_ids(lm, "aa aa"), b"")
     assert (possible.stable, possible.rest) == (prompt_ids(lm, "aa"), b"b")
+    assert [lm.tokenizer.decode(one.ids) for one in possible.best(9)] == ["bb"]
     assert [g.text for g in cr.generate_many(lm, ["aa aa", "aa b"], cr.Beam(2))] == ["aa aa bb", "aa bb"]
 
 

@@ -348,6 +348,14 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("old.txt", "old")]
 
 
+def test_an_error_without_a_number_is_a_full_disk(tmp_path: Path) -> None:
+    """NumPy has such errors for files that it could not write whole."""
+    with pytest.raises(OSError, match=r"whole \(5 of 9 written\); is the disk full\?") as raised:  # noqa: SIM117
+        with atomic.naming(tmp_path / "array"):
+            raise OSError("5 of 9 written")
+    assert (raised.value.errno, raised.value.filename) == (errno.EIO, str(tmp_path / "array"))
+
+
 def test_errors_call_files_by_their_final_names(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space") as raised, disk.replaced_path(tmp_path / "ids") as path:
         raise OSError(28, "No space left on device", str(path))

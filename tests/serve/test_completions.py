@@ -56,6 +56,9 @@ def test_echo_with_log_probs_scores_the_prompt(
     assert len(found.logprobs.tokens) == len(ids) == len(found.logprobs.top_logprobs)
     for own, top in zip(found.logprobs.token_logprobs, found.logprobs.top_logprobs, strict=True):
         assert len(top) == 2 and max(top.values()) >= own - 1e-6
+    alone = client.completions.create(model=name, prompt=prompt, max_tokens=0, echo=True, logprobs=0).choices[0]
+    assert alone.logprobs.token_logprobs == found.logprobs.token_logprobs
+    assert not any(alone.logprobs.top_logprobs or [])
     if lm.tokenizer.lossless:
         assert "".join(found.logprobs.tokens) == prompt
         offsets = [sum(map(len, found.logprobs.tokens[:i])) for i in range(len(ids))]
@@ -221,6 +224,7 @@ def test_a_streamed_chat_has_the_text_of_the_whole_one(name: str, client: openai
     for seed in range(4):
         asked = {"model": name, "messages": [{"role": "user", "content": "the cat"}], "seed": seed, "n": 2}
         whole = client.chat.completions.create(**asked, max_tokens=12).choices
+        assert all(choice.logprobs is None for choice in whole)
         texts = ["", ""]
         for chunk in client.chat.completions.create(**asked, max_tokens=12, stream=True):
             texts[chunk.choices[0].index] += chunk.choices[0].delta.content or ""

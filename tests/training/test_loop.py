@@ -18,7 +18,7 @@ from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 from chainrule.training.engines.torch_engine import TorchEngine
 from chainrule.training.layouts import Size
-from chainrule.training.loop import Loop
+from chainrule.training.loop import READ_SECONDS, Loop
 from chainrule.training.optim.schedule import factor
 from chainrule.training.run_state import Mode
 from chainrule.training.train import Trained
@@ -125,12 +125,22 @@ def test_time_for_the_last_validation_is_left_from_the_first_step_on(monkeypatch
 
     def noted(self: Loop) -> None:
         assert self.valid is not None
+        assert self.threads is not None  # by the clock, it may choose how many
         left.append(self.validation_seconds / self.valid.layout.tokens)
         run(self)
 
     monkeypatch.setattr(Loop, "run", noted)
     trained = train(seeded(Bigram), settings(minutes=0.01), data())
     assert left == [pytest.approx(1 / trained.state.decisions.measured["validation_tokens_per_second"])]
+
+
+@pytest.mark.parametrize(("left", "seconds"), [(2.9 * READ_SECONDS, 0.1), (3.1 * READ_SECONDS, 1.0), (None, 1.0)])
+def test_losses_are_read_more_often_near_the_end(left: float | None, seconds: float) -> None:
+    """`seconds` between two reads, as a multiple of the usual time, with so many left."""
+    run = SimpleNamespace(
+        pace=SimpleNamespace(seconds=None if left is None else 100 + left), _elapsed=lambda: 100.0
+    )
+    assert Loop._between_reads(run) == seconds * READ_SECONDS  # type: ignore[arg-type]
 
 
 def test_hours_that_nobody_asked_for_are_said_once() -> None:
