@@ -192,6 +192,18 @@ def test_a_kind_that_was_asked_for_is_not_left_out() -> None:
         list(ladder_entries(["net"]))
 
 
+def test_only_kinds_that_are_trained_in_steps_keep_a_run() -> None:
+    assert [name for name in ("ngram", "anygram", "lstm", "transformer") if kinds.find_kind(name).keeps_run] == [
+        "lstm",
+        "transformer",
+    ]
+
+
+def test_pairs_are_counted_where_there_are_pairs_only() -> None:
+    lm = cr.train("ngram", ["i love cats", "i love dogs"], order=2, tokenizer="word")
+    assert "corpus_pairs" not in lm.provenance and lm.provenance["corpus_tokens"] == 8
+
+
 def test_a_folder_with_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     cr.train("ngram", cr.Corpus.from_text("i love cats\n"), tokenizer="word").save(tmp_path / "m")
     write_manifest(tmp_path / "m", {**read_manifest(tmp_path / "m"), "kind": "os"})

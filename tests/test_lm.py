@@ -8,6 +8,7 @@ import torch
 
 import chainrule as cr
 from chainrule.arrays import Array, batches, check_ids, to_numpy
+from chainrule.contract.chain import PrefixState
 from chainrule.contract.lm import State, score_rows
 from chainrule.decode.tree import beam_picture, grow_tree
 from chainrule.errors import ModelError, TokenizerError
@@ -74,6 +75,11 @@ def test_the_ends_of_a_beam_are_ordered_by_their_mean_log_prob(lm: cr.LanguageMo
     assert means == sorted(means, reverse=True)
     products = [node["log_prob"] * (node["step"] + 1) for node in best]
     assert products != sorted(products, reverse=True)  # another order of ends after few and after many tokens
+
+
+def test_padding_adds_nothing_to_a_prefix() -> None:
+    state = PrefixState(((5,), ())).extended(np.asarray([[1, 2], [cr.PAD, 3]]))
+    assert state.rows == ((5, 1, 2), (3,))
 
 
 def test_bfloat16_comes_over_as_float32() -> None:

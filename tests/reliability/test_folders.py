@@ -433,6 +433,15 @@ def test_the_owner_of_a_folder_is_its_command(monkeypatch: pytest.MonkeyPatch) -
     assert locks._owner().endswith(" (chainrule train 'my text.txt')")
 
 
+def test_everybody_may_read_who_holds_a_folder(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with disk.holding(tmp_path / "run"):
+            assert (tmp_path / "run" / locks.LOCK).stat().st_mode & 0o777 == 0o644
+    finally:
+        os.umask(before)
+
+
 def test_blocks_that_hold_a_folder_may_be_nested_but_not_in_another_thread(tmp_path: Path) -> None:
     import threading
 

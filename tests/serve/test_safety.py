@@ -169,7 +169,8 @@ def test_another_address_needs_a_key(folders: dict[str, Path]) -> None:
 def test_a_key_is_asked_for_everywhere_but_health(folders: dict[str, Path]) -> None:
     with running([folders["ngram"]], key="sesame") as server:
         assert httpx2.get(f"{server.address}/health").status_code == 200
-        assert post(server, "/v1/lessons/check", {}).status_code == 401
+        answer = post(server, "/v1/lessons/check", {})
+        assert (answer.status_code, answer.json()["error"]["type"]) == (401, "authentication_error")
         for path in ("/v1/models", "/metrics", "/tokenizer_info", "/v1/lessons"):
             assert httpx2.get(f"{server.address}{path}").status_code == 401
             assert (

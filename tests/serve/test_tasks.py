@@ -16,6 +16,7 @@ import pytest
 from tests.serve.serving import Running, run_async, running
 
 import chainrule as cr
+from chainrule.decode.suggest import next_tokens
 from chainrule.folder import MANIFEST
 from chainrule.ngram.sampling import sampler
 from chainrule.serve.batching.scheduler import Scheduler
@@ -89,6 +90,15 @@ def test_suggestions_are_those_of_the_library(
         expected = cr.suggest(lm, text, k)
         assert [(one["word"], one["completion"]) for one in found] == [(o.word, o.completion) for o in expected]
         assert [one["probability"] for one in found] == pytest.approx([o.probability for o in expected], rel=1e-4)
+
+
+def test_the_next_tokens_are_those_of_the_library(folders: dict[str, Path], language_server: Running) -> None:
+    lm = cr.load(folders["lstm"])
+    for text in ("the c", ""):
+        found = ask(language_server, "/v1/next", model="lstm", prompt=text, top=4).json()["tokens"]
+        expected = next_tokens(lm, text, 4, heal=False)
+        assert [one["id"] for one in found] == [one.id for one in expected]
+        assert [one["p"] for one in found] == pytest.approx([one.probability for one in expected], rel=1e-4)
 
 
 def test_suggestions_have_bounds(language_server: Running, server: Running) -> None:
