@@ -32,6 +32,7 @@ from chainrule.folder import (
 )
 from chainrule.folder.integrity import sha256
 from chainrule.system.disk import atomic, replaced_file
+from chainrule.system.disk.checksums import CHECKSUM, is_signed, signed, unsigned
 from manifests import read_manifest, write_manifest
 
 ARRAYS = {
@@ -245,6 +246,23 @@ def test_only_a_model_may_be_replaced_and_only_with_overwrite(written: Path, ove
 
 
 # -- checks -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [".", "..", "m/..", "here"])
+def test_a_model_needs_a_name_of_its_own(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "m").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FolderError, match="no name of its own"):
+        check_destination(tmp_path if name == "here" else name)
+    check_destination("m")
+
+
+def test_only_the_first_checksum_is_that_of_a_text_itself() -> None:
+    inner = json.dumps({"parts": [{CHECKSUM: unsigned()}]})
+    content = signed(f'{{"{CHECKSUM}": "{unsigned()}", {inner[1:]}')
+    assert is_signed(content)
+    assert json.loads(content)["parts"] == [{CHECKSUM: unsigned()}]
+    assert not is_signed(content.replace(b"parts", b"party"))
 
 
 def test_a_note_in_the_card_breaks_nothing(written: Path) -> None:
