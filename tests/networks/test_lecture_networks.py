@@ -10,7 +10,7 @@ import torch
 from network_laws import BOS, IDS_BT, VOCABULARY
 
 import chainrule as cr
-from chainrule.contract.counting import count_parameters
+from chainrule.contract.counting import Traced, _inferred, count_parameters
 from chainrule.contract.kinds import find_kind
 from chainrule.errors import SettingsError
 from chainrule.networks.config import FeedforwardConfig, RecurrentConfig
@@ -33,6 +33,12 @@ def test_a_recurrent_network_has_the_slides_number_of_parameters(kind: str, gate
     assert count_parameters(kind, V, {**SMALL, "tied": True}).parameters == V * d + layer + V == tied
     two = {**SMALL, "tied": True, "biases": 2}
     assert count_parameters(kind, V, two).parameters == tied + gates * h
+
+
+def test_a_formula_may_be_a_sum_of_sizes_times_others() -> None:
+    """It is found from the values that a number has when one size at a time is doubled."""
+    sizes = {name: Traced.of(value, name) for name, value in (("a", 6), ("b", 3), ("c", 2))}
+    assert str(_inferred(30, {"a": 60, "b": 48, "c": 42}, sizes)) == "(b + c) · a"
 
 
 def test_a_preset_only_sets_settings_that_are_not_given() -> None:

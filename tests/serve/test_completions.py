@@ -131,6 +131,7 @@ def test_which_of_several_texts_is_best_is_known_at_the_end(client: openai.OpenA
         client.completions.create(model="lstm", prompt="the", best_of=2, stream=True)
     asked = {"model": "lstm", "prompt": "the", "max_tokens": 3, "seed": 1}
     assert [*client.completions.create(**asked, best_of=1, stream=True)]
+    assert [*client.completions.create(**asked, n=2, best_of=2, stream=True)]
 
 
 def test_a_bias_forbids_a_token_and_forces_another(
