@@ -295,6 +295,7 @@ def test_responses_give_text_and_its_events(client: openai.OpenAI) -> None:
         assert event.sequence_number == number
         kinds.append(event.type)
         if event.type == "response.output_text.delta":
+            assert (event.output_index, event.content_index) == (0, 0)
             deltas += event.delta
     assert deltas == found.output_text
     assert kinds[0] == "response.created" and kinds[-1] in ("response.completed", "response.incomplete")
