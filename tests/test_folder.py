@@ -300,6 +300,14 @@ def test_a_large_file_opens_at_once_and_is_verified_on_demand(
             read_folder(written, verify=verify)
 
 
+def test_files_of_more_than_256_megabytes_are_large(tmp_path: Path) -> None:
+    path = tmp_path / "sparse"
+    for size, is_large in ((256 << 20, False), ((256 << 20) + 1, True)):
+        with path.open("ab") as file:
+            file.truncate(size)  # without taking up the space
+        assert integrity.is_large(path) == is_large
+
+
 @pytest.mark.parametrize("verify", [None, False])
 def test_a_missing_byte_is_found_without_a_checksum(written: Path, verify: bool | None) -> None:
     file = written / "model.safetensors"
@@ -459,6 +467,10 @@ def test_several_tokenizers_have_a_file_each(tmp_path: Path) -> None:
     assert found.context is None
     with pytest.raises(DamagedFileError, match=r"no tokenizer\.json"):
         _ = found.tokenizer
+    with pytest.raises(DamagedFileError, match=r"it has no tokenizer\.json, which"):
+        found.parsed_tokenizer()
+    with pytest.raises(DamagedFileError, match="it has no tokenizer 'third'"):
+        found.parsed_tokenizer("third")
 
 
 def test_a_file_is_replaced_and_never_overwritten(tmp_path: Path) -> None:

@@ -84,6 +84,10 @@ def test_a_prefix_is_found_and_what_prompts_share_is_known(models: dict[str, cr.
     for token in range(8, 12):
         prefixes.keep([token] * 30, state)
     assert len(prefixes) == 3 and prefixes.find(long)[0] == 0  # the oldest is dropped
+    prefixes = Prefixes(lm)
+    for token in range(70):
+        prefixes.keep([token] * LEAST, state)
+    assert len(prefixes) == 64
 
 
 @pytest.mark.parametrize("name", ["lstm", "transformer", "ngram"])
