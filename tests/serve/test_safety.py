@@ -45,9 +45,13 @@ def test_errors_become_the_exceptions_of_the_client(client: openai.OpenAI) -> No
         {"prompt": [999_999]},
         {"best_of": 2, "n": 3},
         {"best_of": 2, "stream": True},
+        {"seed": 2**64},
+        {"seed": -(2**63) - 1},
     ):
         with pytest.raises(openai.BadRequestError):
             client.completions.create(**{"model": "ngram", "prompt": "x", **wrong})
+    for seed in (2**64 - 1, -(2**63)):
+        assert client.completions.create(model="ngram", prompt="x", seed=seed, max_tokens=2).choices
 
 
 @pytest.mark.parametrize(
