@@ -248,6 +248,11 @@ def test_only_a_model_may_be_replaced_and_only_with_overwrite(written: Path, ove
 # -- checks -----------------------------------------------------------------------------------------------
 
 
+def test_a_manifest_can_be_read_by_eye(written: Path) -> None:
+    lines = (written / "manifest.json").read_text().splitlines()
+    assert f'  "kind": "{MODEL.kind}",' in lines
+
+
 @pytest.mark.parametrize("name", [".", "..", "m/..", "here"])
 def test_a_model_needs_a_name_of_its_own(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "m").mkdir()

@@ -13,6 +13,7 @@ import pytest
 import chainrule as cr
 from chainrule.comparison.ladder import ladder_entries
 from chainrule.contract import kinds
+from chainrule.contract.tasks import LANGUAGE, REPLIES, find_task
 from chainrule.errors import ChainruleError, FolderError, MissingExtraError, PluginError
 from chainrule.networks.transformer.settings import TransformerSettings
 from chainrule.ngram.train import KIND as NGRAM
@@ -197,6 +198,11 @@ def test_only_kinds_that_are_trained_in_steps_keep_a_run() -> None:
         "lstm",
         "transformer",
     ]
+
+
+def test_two_tasks_learn_from_pairs() -> None:
+    every = [LANGUAGE, REPLIES, find_task("translation"), find_task("tagging")]
+    assert [task.name for task in every if task.has_sources] == ["replies", "translation"]
 
 
 def test_pairs_are_counted_where_there_are_pairs_only() -> None:

@@ -13,6 +13,7 @@ import chainrule as cr
 from chainrule.arrays import Array, pad
 from chainrule.contract import chain
 from chainrule.contract.lm import State
+from chainrule.decode import sample as sampling
 from chainrule.decode.beam import beam_search
 from chainrule.decode.generate import prompt_ids, stream_many
 from chainrule.decode.randomness import Uniforms
@@ -237,6 +238,16 @@ class NotANumber(cr.LanguageModel):
 
     def score(self, ids_BT: Array, state: State | None = None) -> Array:
         return self.inner.score(ids_BT, state)
+
+
+def test_more_tokens_at_once_are_written_where_they_come_in_no_time(
+    toy: cr.LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seconds, expected in ((60.0, [16, 32, 64, 64, 24]), (0.0, [16] * 12 + [8])):
+        monkeypatch.setattr(sampling, "NO_TIME", seconds)
+        uniforms = Uniforms(0, [[]])
+        pieces = sampling.sample_steps(toy, toy.start(1), cr.Sample(), uniforms, max_tokens=200, end=None)
+        assert [len(piece.tokens[0]) for piece in pieces] == expected
 
 
 @pytest.mark.parametrize("strategy", [None, cr.Greedy(), cr.Beam(2)])

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -267,6 +268,15 @@ def test_names_are_exchanged_in_one_step_where_the_system_can(tmp_path: Path) ->
     assert not atomic._exchange(tmp_path / "one", tmp_path / "nowhere")
 
 
+def test_linux_is_asked_to_exchange_two_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`man renameat2`: AT_FDCWD is -100, and RENAME_EXCHANGE is 2."""
+    asked: list[tuple[object, ...]] = []
+    library = SimpleNamespace(renameat2=lambda *arguments: asked.append(arguments) or 0)
+    monkeypatch.setattr(atomic.ctypes, "CDLL", lambda name: library)
+    assert atomic._exchange(tmp_path / "a", tmp_path / "b")
+    assert asked == [(-100, os.fsencode(tmp_path / "a"), -100, os.fsencode(tmp_path / "b"), 2)]
+
+
 @pytest.mark.parametrize("error", [AttributeError, OSError, TypeError])
 def test_a_folder_is_replaced_where_names_cannot_be_exchanged(
     error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -346,6 +356,13 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(OSError, match=name), disk.replaced_file(tmp_path / name) as file:
         file.write(b"half of it")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("old.txt", "old")]
+
+
+def test_an_error_of_another_file_stays_as_it_is(tmp_path: Path) -> None:
+    error = FileNotFoundError(errno.ENOENT, "missing", "another")
+    with pytest.raises(FileNotFoundError) as raised, atomic.naming(tmp_path / "file"):
+        raise error
+    assert raised.value is error
 
 
 def test_an_error_without_a_number_is_a_full_disk(tmp_path: Path) -> None:
@@ -431,6 +448,12 @@ def test_the_owner_of_a_folder_is_its_command(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sys, "argv", ["/usr/bin/chainrule", "train", "my text.txt"])
     assert locks._owner().startswith(f"process {os.getpid()} on ")
     assert locks._owner().endswith(" (chainrule train 'my text.txt')")
+
+
+def test_folders_above_a_held_one_are_made(tmp_path: Path) -> None:
+    for _ in range(2):
+        with disk.holding(tmp_path / "a" / "b"):
+            assert (tmp_path / "a" / "b" / locks.LOCK).exists()
 
 
 def test_everybody_may_read_who_holds_a_folder(tmp_path: Path) -> None:

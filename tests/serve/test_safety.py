@@ -9,15 +9,18 @@ import re
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import openai
 import pytest
 from benchmarks.serve.load import server as started
+from fastapi import HTTPException
 from tests.serve.serving import Running, running
 
 from chainrule.errors import SettingsError
 from chainrule.serve import guard
+from chainrule.serve.api.answers import answer_to
 from chainrule.serve.models import Models
 from chainrule.serve.run import serve as serve_until_stopped
 
@@ -163,6 +166,40 @@ def test_a_header_over_64_kilobytes_is_refused(server: Running) -> None:
             endless.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * (1 << 23))
         with contextlib.suppress(ConnectionResetError):
             assert endless.recv(1) == b""
+
+
+def test_what_a_guard_refuses_before_any_route_sees_it() -> None:
+    rules = guard.Rules(key="sesame", origins=frozenset({"http://localhost:3000"}))
+    watching: Any = guard.Guard(None, rules, None)  # type: ignore[arg-type]
+
+    def status(**headers: str) -> int | None:
+        listed = [(b"host", b"localhost"), *((name.encode(), value.encode()) for name, value in headers.items())]
+        scope = {"type": "http", "method": "GET", "path": "/v1/models", "headers": listed}
+        response = watching._refusal(scope)
+        return None if response is None else response.status_code
+
+    assert status() == status(authorization="Bearer open") == 401
+    assert status(authorization="Bearer sesame") is None
+    assert status(authorization="Bearer sesame", origin="http://localhost:3000") is None
+    assert status(authorization="Bearer sesame", origin="http://evil.example") == 403
+    assert status(**{"content-length": str(guard.MOST_BYTES)}) == 401
+    assert status(**{"content-length": str(guard.MOST_BYTES + 1)}) == 413
+    assert status(long="x" * guard.MOST_HEADER) == 431
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (401, "authentication_error"),
+        (403, "permission_error"),
+        (404, "invalid_request_error"),
+        (500, "server_error"),
+    ],
+)
+def test_errors_of_routes_have_the_types_that_clients_know(status: int, kind: str) -> None:
+    answer = answer_to(HTTPException(status, "why"))
+    assert answer.status_code == status
+    assert json.loads(bytes(answer.body))["error"]["type"] == kind
 
 
 def test_another_address_needs_a_key(folders: dict[str, Path]) -> None:

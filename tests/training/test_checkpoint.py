@@ -182,6 +182,15 @@ def test_a_checkpoint_may_have_a_folder_of_shards(tmp_path: Path) -> None:
     assert found is not None and found.state["step"] == 1 and found.shards is None
 
 
+def test_one_bit_in_a_checkpoint_is_found(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, Listening())
+    for step in (1, 2):
+        folder = checkpoints.write(step, Checkpoint({"a": np.arange(3.0)}, {"step": step}))
+    flip(folder / "tensors.safetensors")
+    found = checkpoints.newest()
+    assert found is not None and found.state["step"] == 1
+
+
 def test_what_is_no_folder_of_a_step_is_no_checkpoint(tmp_path: Path) -> None:
     folder = Checkpoints(tmp_path, SILENT).write(10, Checkpoint({}, {}))
     (folder.parent / "step-000011").write_text("a file")
