@@ -268,6 +268,22 @@ def test_names_are_exchanged_in_one_step_where_the_system_can(tmp_path: Path) ->
     assert not atomic._exchange(tmp_path / "one", tmp_path / "nowhere")
 
 
+def test_a_folder_whose_remains_cannot_be_removed_is_replaced_anyway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusing(path: Path, ignore_errors: bool = False) -> None:
+        if not ignore_errors:
+            raise OSError(errno.EBUSY, "busy", str(path))
+
+    for text in ("old", "new"):
+        with atomic.new_folder(tmp_path / "m") as temporary:
+            (temporary / "file").write_text(text)
+        monkeypatch.setattr(shutil, "rmtree", refusing)
+    assert (tmp_path / "m" / "file").read_text() == "new"
+    atomic.remove_folder(tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
 def test_linux_is_asked_to_exchange_two_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`man renameat2`: AT_FDCWD is -100, and RENAME_EXCHANGE is 2."""
     asked: list[tuple[object, ...]] = []

@@ -6,14 +6,17 @@ import asyncio
 import contextlib
 import json
 import re
+import signal
 import socket
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
 import openai
 import pytest
+import uvicorn
 from benchmarks.serve.load import server as started
 from fastapi import HTTPException
 from tests.serve.serving import Running, running
@@ -22,6 +25,7 @@ from chainrule.errors import SettingsError
 from chainrule.serve import guard
 from chainrule.serve.api.answers import answer_to
 from chainrule.serve.models import Models
+from chainrule.serve.run import _Server
 from chainrule.serve.run import serve as serve_until_stopped
 
 
@@ -185,6 +189,21 @@ def test_what_a_guard_refuses_before_any_route_sees_it() -> None:
     assert status(**{"content-length": str(guard.MOST_BYTES)}) == 401
     assert status(**{"content-length": str(guard.MOST_BYTES + 1)}) == 413
     assert status(long="x" * guard.MOST_HEADER) == 431
+
+
+def test_a_second_ctrl_c_ends_a_server_that_drains_and_sigterm_does_not() -> None:
+    closed: list[bool] = []
+    models: Any = SimpleNamespace(close=lambda: closed.append(True))
+    watching: Any = SimpleNamespace(closing=True)
+
+    async def signalled() -> None:
+        server = _Server(uvicorn.Config("no app"), watching, models, lambda: None)
+        server.handle_exit(signal.SIGTERM, None)
+        assert not server.should_exit and not closed
+        server.handle_exit(signal.SIGINT, None)
+        assert server.should_exit and closed
+
+    asyncio.run(signalled())
 
 
 @pytest.mark.parametrize(
