@@ -79,6 +79,8 @@ class Control:
     """The sorts of tries that can find it; empty: all."""
     count: int = 0
     """How many tries it takes; 0: as many as a small run has."""
+    needs: Callable[[], str | None] = lambda: None
+    """Why this machine cannot run it; None if it can."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,9 @@ def run_row(
     began = time.perf_counter()
     row.run(trial)
     took = time.perf_counter() - began
-    controls = {control.name: run_control(row, control) for control in row.controls if part[0] == 0}
+    controls = {
+        control.name: run_control(row, control) for control in row.controls if part[0] == 0 and not control.needs()
+    }
     return Result(
         row.name,
         number,
