@@ -414,9 +414,11 @@ def read_comparison(out: Path) -> Comparison | None:
             "curve": [_read(Point, one) for one in values.get("curve", [])],
         }
         found = _read(Comparison, {"identity": {}, **values, **lists})
-        asked = {"ladder": found.identity.get("ladder") or [], "curve": found.identity.get("curve") or []}
-        whole = _is_of_type(asked["ladder"], list[dict[str, Any]]) and _is_of_type(asked["curve"], list[list[Any]])
-        return found if whole and all("name" in one for one in asked["ladder"]) else None
+        ladder, curve = (found.identity.get(name) or [] for name in ("ladder", "curve"))
+        whole = _is_of_type(ladder, list[dict[str, Any]])
+        whole = whole and _is_of_type([*map(tuple, curve)], list[tuple[str, float]])
+        whole = whole and _is_of_type(found.identity.get("seed", 0), int)
+        return found if whole and all(type(one.get("name")) is str for one in ladder) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
