@@ -1,8 +1,8 @@
 """Runs tests in forks of a process that has imported large packages: nobody waits for them at each run.
 
 A program of its own, because the fork must not have imported chainrule: it reads a request per line and answers
-with a line. A request has the words for pytest, the folder of the source, variables of the environment, the seconds
-of the processor that each test took before, and a file for what is printed.
+with the exit code. A request has the words for pytest, variables of the environment, the seconds that each test
+took before (null: no limits), and a file for what is printed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch  # noqa: F401
 LEAST = 10.0
 """Seconds of the processor that any test may take."""
 TIMES = 10.0
-"""How many times as long as before a test may take, by the processor or, all tests together, by the clock."""
+"""How many times as long as before a test may take in seconds of the processor, and all tests by the clock."""
 
 
 class Limits:

@@ -296,4 +296,6 @@ class Forks:
                 "environment": self.environment | environment,
             }
             print(json.dumps(request), file=self.process.stdin, flush=True)
-            return int(self.process.stdout.readline()), said.read()
+            if not (code := self.process.stdout.readline()):
+                raise RuntimeError("the process whose forks run tests has ended")
+            return int(code), said.read()
