@@ -6,13 +6,20 @@ DEV := .venv/.dev
 KERNELS := .venv/.kernels
 SITE := .venv/.site
 
-.PHONY: demo test test-slow test-gpu check format docs site lock audit clean
+# Several processes import the tests: what Python and pytest compile is kept for the others and for the next run.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: demo test fast test-slow test-gpu check format docs site lock audit clean
 
 demo: $(DEMO)
 	rm -rf build/demo
 	$(BIN)/chainrule compare builtin:shakespeare --ladder quick --minutes 2 --out build/demo
 
-test: check $(KERNELS)
+# Types are checked while tests run.
+test: $(KERNELS)
+	$(MAKE) --jobs 2 check fast
+
+fast: $(KERNELS)
 	$(BIN)/python -m pytest -n 2
 
 test-slow: $(DEV) $(KERNELS)

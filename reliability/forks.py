@@ -1,5 +1,7 @@
 """Runs tests in forks of a process that has imported large packages: nobody waits for them at each run.
 
+    python forks.py [PACKAGE ...]
+
 A program of its own, because the fork must not have imported chainrule: it reads a request per line and answers
 with the exit code. A request has the words for pytest, variables of the environment, the seconds that each test
 took before (null: no limits), and a file for what is printed.
@@ -8,6 +10,7 @@ took before (null: no limits), and a file for what is printed.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import select
@@ -16,9 +19,7 @@ import sys
 import traceback
 from typing import Any
 
-import numba  # noqa: F401
 import pytest
-import torch  # noqa: F401
 
 LEAST = 10.0
 """Seconds of the processor that any test may take."""
@@ -58,6 +59,8 @@ def _child(request: dict[str, Any]) -> int:
 
 def main() -> None:
     """Answer each request with an exit code, which is negative if the tests were killed."""
+    for package in sys.argv[1:]:
+        importlib.import_module(package)
     for line in sys.stdin:
         request = json.loads(line)
         if not (process := os.fork()):

@@ -267,13 +267,17 @@ def _run_tests(tests: Sequence[str], reach: Reach, forks: Forks) -> tuple[int, s
 
 
 class Forks:
-    """A process whose forks run tests of the source in `folder` (forks.py)."""
+    """A process that has imported packages, and whose forks run tests of the source in `folder` (forks.py)."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, packages: Sequence[str] = ("numba", "torch")) -> None:
         here = Path(__file__).parents[1]  # of the plug-in
         self.environment = {"PYTHONPATH": f"{folder}{os.pathsep}{here}", "PYTHONDONTWRITEBYTECODE": "1"}
         self.process = subprocess.Popen(
-            [sys.executable, Path(__file__).with_name("forks.py")], cwd=ROOT, text=True, stdin=PIPE, stdout=PIPE
+            [sys.executable, Path(__file__).with_name("forks.py"), *packages],
+            cwd=ROOT,
+            text=True,
+            stdin=PIPE,
+            stdout=PIPE,
         )
 
     def __enter__(self) -> Forks:

@@ -101,7 +101,7 @@ _ROWS = [
         "all weights equal those of a run that was never killed, bit for bit.",
         resume.run,
         count=60,
-        small=4,
+        small=2,
         controls=[Control("a resumed run has other random numbers", ["lstm"], 2)],
     ),
     Row(
@@ -207,7 +207,7 @@ _ROWS = [
         "they work, or say why not in one line.",
         surroundings.run,
         count=len(surroundings.COMMANDS) * len(surroundings.SURROUNDINGS),
-        small=4,
+        small=2,
         controls=[Control("output must be encodable", ["ASCII output"], 9)],
         has_parts=True,
     ),

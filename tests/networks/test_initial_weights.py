@@ -73,6 +73,7 @@ def test_tables_without_numbers_have_the_same_shapes(table: Any) -> None:
         assert shapes() == expected
 
 
+@pytest.mark.slow
 def test_to_load_a_network_imports_no_compiler(tmp_path: Path) -> None:
     """The compiler of torch and its algebra take seconds of CPU time."""
     folders = []

@@ -108,10 +108,10 @@ def test_processes_share_a_row_and_its_results_come_onto_the_page(
     monkeypatch.setattr("reliability.page.PAGE", tmp_path / "page.md")
     small = ["strange-surroundings", "--small", "--to", str(tmp_path / "found.json")]
     assert main([*small, "--jobs", "2"]) == 0
-    assert "strange-surroundings: seed 1, 4 tries, 4 survived, 0 lost, 1 of 1 controls" in capsys.readouterr().out
+    assert "strange-surroundings: seed 1, 2 tries, 2 survived, 0 lost, 1 of 1 controls" in capsys.readouterr().out
     assert main(["--page", *[str(tmp_path / "found.json")] * 2]) == 0
     (line,) = (line for line in (tmp_path / "page.md").read_text().splitlines() if "[strange-" in line)
-    assert line.startswith("| [strange-surroundings](#strange-surroundings) | 8 | 189 | 8 | 0 | 1 of 1 | 1 |")
+    assert line.startswith("| [strange-surroundings](#strange-surroundings) | 4 | 189 | 4 | 0 | 1 of 1 | 1 |")
 
 
 def test_an_unknown_row_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,7 +222,7 @@ def test_a_mutant_is_caught_by_a_test_that_passes_without_it(
     monkeypatch.setattr(mutants, "ROOT", tmp_path)
     (mutant,) = mutants.mutants("limits.py")
     reach = mutants.Reach({"test_it.py::test_it": 0.1}, {})
-    with mutants.Forks(tmp_path) as forks:
+    with mutants.Forks(tmp_path, packages=()) as forks:
         assert mutants.caught(mutant, reach, tmp_path, forks) == found
     assert (source / "limits.py").read_text() == "LIMIT = 1\n"
 
@@ -243,7 +243,7 @@ def test_c(): subprocess.run([sys.executable, "-c", ""], check=True)
     )
     monkeypatch.setattr(mutants, "SOURCE", source)
     monkeypatch.setattr(mutants, "ROOT", tmp_path)
-    with mutants.Forks(tmp_path) as forks:
+    with mutants.Forks(tmp_path, packages=()) as forks:
         reach = mutants.Reach.of("parts.py", "test_it.py", tmp_path, tmp_path / "kept", forks)
     first, second = mutants.mutants("parts.py")
     assert {name.partition("::")[2] for name in reach.tests(first)} == {"test_a", "test_c"}
