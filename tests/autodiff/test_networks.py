@@ -112,6 +112,24 @@ def test_reading_on_is_reading_at_once(design: str) -> None:
     np.testing.assert_allclose(pieces, whole.features.out_tensor, atol=1e-12)
 
 
+@pytest.mark.parametrize("slide", [0.25, 0.5, 0.75, 1.0])
+def test_windows_that_are_read_at_once_are_those_that_slide_one_by_one(slide: float) -> None:
+    _, network = twins("bagofwords")
+    lm = TapeModel(network, TOKENIZER, "stream", kind="bagofwords", settings=settings_of("bagofwords"), slide=slide)
+    ids_BT = RNG.integers(3, V, (3, 43))
+    scores_BT, after = lm.read(lm.start(3), ids_BT)
+    state, one_by_one = lm.start(3), []
+    for place in range(ids_BT.shape[1]):
+        one_by_one.append(lm.next_log_probs(state)[range(3), ids_BT[:, place]])
+        state = lm.extend(state, ids_BT[:, place : place + 1])
+    np.testing.assert_allclose(scores_BT, np.stack(one_by_one, axis=1), atol=1e-6)
+    np.testing.assert_allclose(lm.next_log_probs(after), lm.next_log_probs(state), atol=1e-6)
+    more_BT = ids_BT[:, :7]  # after both, the same tokens are still in the window
+    np.testing.assert_allclose(lm.score(more_BT, after), lm.score(more_BT, state), atol=1e-6)
+    with_padding_BT = np.where([[True], [True], [False]], ids_BT, PAD)
+    np.testing.assert_allclose(lm.score(with_padding_BT)[:2], scores_BT[:2], atol=1e-6)
+
+
 def test_no_gradient_flows_into_what_was_remembered() -> None:
     """Truncated back-propagation through time: the first half's token has no gradient from the second half."""
     _, network = twins("elman", tied=False)

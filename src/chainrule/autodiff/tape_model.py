@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from chainrule.arrays import PAD, check_ids, to_numpy
 from chainrule.arrays import Array as AnyArray
@@ -195,6 +196,8 @@ class TapeModel(LanguageModel):
             if isinstance(memory, WindowTokens):
                 memory = memory.slid(self.slide)
                 size = memory.room
+                if is_token_BT is None and not isinstance(memory, CachedTokens):
+                    size = max(size, self._tokens_of_windows(memory, ids_BT.shape[1] - place))
             piece = np.s_[:, place : place + size]
             piece_BT, are_tokens_BT = ids_BT[piece], None if is_token_BT is None else is_token_BT[piece]
             if isinstance(memory, WindowTokens):
@@ -225,6 +228,8 @@ class TapeModel(LanguageModel):
 
         All of the window is read again, but for tokens that have their keys and values in a cache.
         """
+        if ids_BT.shape[1] > window.room:
+            return self._read_windows(window, ids_BT)
         places_BT, before_B = window.places(ids_BT.shape[1]), window.lengths_B
         window = window.append(ids_BT, ids_BT.shape[1] if is_token_BT is None else is_token_BT.sum(axis=1))
         if not isinstance(window, CachedTokens):
@@ -238,6 +243,26 @@ class TapeModel(LanguageModel):
             every_BTD, cache = self._features(window.ids_BW[:, :longest], window.cache, is_token_BW)
             window = replace(window, cache=cache)
         return np.take_along_axis(every_BTD, places_BT[..., None], axis=1), window
+
+    def _tokens_of_windows(self, window: WindowTokens, width: int) -> int:
+        """Return how many of `width` tokens are read at once by several windows; 0 unless all rows have slid."""
+        rows, size = window.ids_BW.shape
+        if (window.lengths_B != size - self.slide).any():
+            return 0
+        at_once = max(TOKENS_AT_ONCE // (max(rows, 1) * size), 1)
+        return int(min(width // self.slide, at_once)) * self.slide
+
+    def _read_windows(self, window: WindowTokens, ids_BT: Array) -> tuple[Array, WindowTokens]:
+        """Return the features of tokens for several windows, each of which reads `slide` of them, and the last one.
+
+        The windows are one batch, which takes a fraction of the time where they are small.
+        """
+        rows, size = window.ids_BW.shape
+        every_BT = np.concatenate([window.ids_BW[:, : size - self.slide], ids_BT], axis=1)
+        windows_BNW = sliding_window_view(every_BT, size, axis=1)[:, :: self.slide]
+        features_BNWD = self._features(windows_BNW.reshape(-1, size))[0].reshape(*windows_BNW.shape, -1)
+        new_BTD = features_BNWD[:, :, -self.slide :].reshape(rows, ids_BT.shape[1], -1)
+        return new_BTD, replace(window, ids_BW=windows_BNW[:, -1].copy(), lengths_B=np.full(rows, size))
 
     def _window_features(self, ids_BT: Array) -> Array:
         """Return the features of windows, a few rows at a time: the memory of attention grows by their square."""
