@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -22,13 +23,14 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--small", action="store_true", help="few tries of each; the page stays as it is")
     parser.add_argument("--seconds", type=float, default=600.0, help="end each row after so long [default: 600]")
     parser.add_argument("--seed", type=int, help="of the random numbers [default: the row's own]")
-    parser.add_argument("--jobs", type=int, default=1, help="processes that share the tries of a row [default: 1]")
+    parser.add_argument("--jobs", type=int, help="processes that share a row [default: one for each core]")
     parser.add_argument("--part", type=_part, default=(0, 1), metavar="I/N", help="make only the Ith of N parts")
     parser.add_argument("--to", type=Path, metavar="FILE", help="write the results here; the page stays as it is")
     parser.add_argument(
         "--page", nargs="*", type=Path, metavar="FILE", help="only write the page, with the results of these files"
     )
     options = parser.parse_args(words)
+    options.jobs = options.jobs or (1 if options.small else len(os.sched_getaffinity(0)))
     if options.page is not None:
         parts: dict[str, list[Result]] = {}
         for one in (Result(**one) for file in options.page for one in json.loads(file.read_text())):
@@ -68,7 +70,7 @@ def _run(row: Row, options: argparse.Namespace) -> Result:
         return run_row(row, small=options.small, seconds=options.seconds, seed=options.seed, part=options.part)
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / f"{part}.json" for part in range(options.jobs)]
-        same = ["--seconds", str(options.seconds), *(["--small"] if options.small else [])]
+        same = ["--jobs", "1", "--seconds", str(options.seconds), *(["--small"] if options.small else [])]
         same += [] if options.seed is None else ["--seed", str(options.seed)]
         commands = [
             [sys.executable, "-m", "reliability", row.name, "--part", f"{part}/{len(files)}", "--to", file, *same]

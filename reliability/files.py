@@ -300,7 +300,7 @@ FORMATS = {
         ["c/compare.json"],
         lambda folder: _compare(folder / "c"),
         lambda folder: _report(folder / "c"),
-        0.2,
+        0.08,
     ),
     "ladder": _one("ladder.json", _written(json.dumps(LADDER)), _ladder, 30),
     "ladder in TOML": _one(

@@ -8,6 +8,7 @@ import signal
 import tempfile
 import time
 from pathlib import Path
+from random import Random
 
 from chainrule.system.disk import atomic, locks
 
@@ -22,7 +23,8 @@ def run(trial: Trial) -> None:
     seconds = {name: _duration(writers[name]) for name in names}
     for number in trial:
         name = names[number % len(names)]
-        after = 0.001 + 3 * seconds[name] * trial.random.random() ** 2  # in the first write, or a later one
+        share = Random(f"{trial.seed} {number}").random()
+        after = 0.001 + 3 * seconds[name] * share**2  # in the first write, or a later one
         trial.note(name, kill_once(writers[name], after, exchanges=number // len(names) % 2 == 0))
 
 

@@ -1,38 +1,36 @@
-"""Faults planted in the source, one at a time, by a small tool: the tests of that package must catch them.
+"""Faults planted in the source by a small tool: the tests of that package must catch them.
 
-A mutant has one operator, comparison, number or condition changed. Its tests are those of the fast run (`make
-test`) that the table below names for its package and that reach the changed line, and the examples in the
-docstrings of its file; a test that fails without the fault too does not count. What was found is kept in
-build/reliability, so a long run can be stopped and goes on where it was.
+A mutant has one operator, comparison, number or condition changed. All mutants of a run are in one copy of the
+source, and a switch says which of them is at work (switch.py), so that tests are collected once. Each test that
+the table below names, of the fast run (`make test`) and of the docstrings there, runs once without a fault, by
+which it is known what it reaches. For each mutant, tests that reach it run in a fork, the short ones first, until
+one fails; a test that fails without the fault too does not count.
 """
 
 from __future__ import annotations
 
 import ast
-import fcntl
 import json
 import os
 import random
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
-from hashlib import sha256
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
+from queue import SimpleQueue
 from subprocess import PIPE
 
+from . import switch
 from .frame import Trial
-from .reached import FILE, PLACE
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "chainrule"
-KEPT = ROOT / "build" / "reliability"
-KNOWN = KEPT / "mutants.jsonl"
 TESTS = {
     "contract": "contract test_lm.py test_kinds.py test_context.py classification tagging evaluation "
     "cli/test_cli_count.py networks/test_lecture_networks.py",
@@ -46,10 +44,14 @@ TESTS = {
 }
 """The tests of each package, in tests/."""
 SMALL = {"decode/top.py": "decode/test_top.py"}
-ENOUGH = 60.0
+TOGETHER = ("tests/serve/",)
+"""Folders of tests whose fixtures take seconds to make: one process runs all of them."""
+ENOUGH = 30.0
 """Seconds of tests for one mutant."""
-_NO_TESTS = 5
-"""The exit code of pytest where there are no tests: a file without examples."""
+NONE = -1
+"""The number of no mutant."""
+NOTES = "reached.txt"
+"""The file for what tests reach."""
 
 _COMPARISONS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -77,16 +79,17 @@ class Mutant:
 
 
 class _Change(ast.NodeTransformer):
-    """Makes one of the changes that are possible in a file, and counts them."""
+    """Finds the changes that are possible in a file, and puts those that have a number behind the switch."""
 
-    def __init__(self, chosen: int = -1) -> None:
-        self.chosen, self.count = chosen, 0
+    def __init__(self, numbers: Mapping[int, int]) -> None:
+        self.numbers = numbers
+        """The number of the mutant at each place."""
         self.found: list[tuple[int, str, str]] = []
 
     def _offer(self, node: ast.expr, other: ast.expr) -> ast.expr:
+        place = len(self.found)
         self.found.append((node.lineno, ast.unparse(node), ast.unparse(other)))
-        self.count += 1
-        return ast.copy_location(other, node) if self.count - 1 == self.chosen else node
+        return ast.IfExp(_asked(self.numbers[place]), other, node) if place in self.numbers else node
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         self.generic_visit(node)
@@ -133,6 +136,9 @@ class _Change(ast.NodeTransformer):
         node.body = [self.visit(part) for part in node.body]
         return node
 
+    def visit_MatchValue(self, node: ast.MatchValue) -> ast.MatchValue:
+        return node
+
     def visit_Raise(self, node: ast.Raise) -> ast.stmt:
         return node
 
@@ -147,159 +153,222 @@ def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
+def _asked(number: int) -> ast.expr:
+    """The question whether a mutant is at work."""
+    return ast.Call(ast.Attribute(ast.Name("_switch", ast.Load()), "at", ast.Load()), [ast.Constant(number)], [])
+
+
 def mutants(place: str) -> Iterator[Mutant]:
-    """All mutants of a file or package."""
+    """Yield all mutants of a file or package."""
     path = SOURCE / place
     for file in [path] if path.suffix else sorted(path.rglob("*.py")):
-        changes = _Change()
+        changes = _Change({})
         changes.visit(ast.parse(file.read_text(encoding="utf-8")))
         for number, (line, before, after) in enumerate(changes.found):
             yield Mutant(str(file.relative_to(SOURCE)), line, before[:80], after[:80], number)
 
 
-def mutated(file: str, place: int) -> str:
-    """The source of a file with one change."""
-    changed = _Change(place).visit(ast.parse((SOURCE / file).read_text(encoding="utf-8")))
-    return ast.unparse(ast.fix_missing_locations(changed))
+def mutated(file: str, numbers: Mapping[int, int], entered: int) -> str:
+    """Return the source of a file with the mutants of these places and numbers.
+
+    Its functions say that they run by the number `entered`.
+    """
+    tree = ast.parse((SOURCE / file).read_text(encoding="utf-8"))
+    _Change(numbers).visit(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body.insert(1 if ast.get_docstring(node) else 0, ast.Expr(_asked(entered)))
+    first = [one for one in tree.body if isinstance(one, ast.ImportFrom) and one.module == "__future__"]
+    place = tree.body.index(first[-1]) + 1 if first else int(ast.get_docstring(tree) is not None)
+    tree.body.insert(place, ast.parse("from reliability import switch as _switch").body[0])
+    return ast.unparse(ast.fix_missing_locations(tree))
 
 
-@dataclass(frozen=True)
-class Reach:
-    """Which tests of a package reach which of its lines, in a copy of the source in `folder`."""
+def plant(chosen: Sequence[Mutant], folder: Path) -> dict[str, int]:
+    """Plant mutants in a copy of the source in `folder`, by their numbers; return the number of each file."""
+    places: dict[str, dict[int, int]] = defaultdict(dict)
+    for number, mutant in enumerate(chosen):
+        places[mutant.file][mutant.place] = number
+    files = {file: len(chosen) + number for number, file in enumerate(places)}
+    for file, numbers in places.items():
+        (folder / "chainrule" / file).write_text(mutated(file, numbers, files[file]), encoding="utf-8")
+    return files
 
-    seconds: dict[str, float]
-    lines: dict[str, list[str]]
 
-    @classmethod
-    def of(cls, place: str, tests: str, folder: Path, kept: Path, forks: Forks) -> Reach:
-        """Run the tests of a package without a fault, and watch the lines; or read what was `kept` of that."""
-        kept.mkdir(parents=True, exist_ok=True)
-        file = kept / f"reached-{place.replace('/', '-').replace('.', '-')}-{_digest(place, tests)}.json"
-        with file.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # another part may be at it
-            if not file.exists():
-                part = file.with_suffix(".part")
-                told = {PLACE: str(folder / "chainrule" / place), FILE: str(part)}
-                words = ["-p", "reliability.reached", *(f"tests/{one}" for one in tests.split())]
-                _, said = forks.run(words, None, **told)
-                if not part.exists():
-                    raise RuntimeError(said[-2000:])
-                part.write_text(part.read_text().replace(f"{folder}{os.sep}chainrule{os.sep}", ""))
-                part.replace(file)
-        return cls(**json.loads(file.read_text()))
+class Forks:
+    """A process whose forks run tests of the source in `folder` (forks.py)."""
 
-    def tests(self, mutant: Mutant) -> list[str]:
-        """The tests that reach the line of a mutant, those that last least first, for about a minute.
+    def __init__(self, folder: Path, how: str, *words: str) -> None:
+        self.folder, self.notes = folder, str(folder / NOTES)
+        path, here = f"{folder}{os.pathsep}{ROOT}", {**os.environ}
+        here.pop("PYTEST_CURRENT_TEST", None)  # of the test that runs this
+        self.process = subprocess.Popen(
+            [sys.executable, Path(__file__).with_name("forks.py"), how, *words],
+            cwd=ROOT,
+            env={**here, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", switch.REACHED: self.notes},
+            text=True,
+            stdin=PIPE,
+            stdout=PIPE,
+        )
+        there = json.loads(self._answer())
+        self.tests: list[str] = there["tests"]
+        self.errors: dict[str, str] = there["errors"]
 
-        Where the line belongs to no test, which is so of what is run on import or compiled, any test may tell.
+    def _answer(self) -> str:
+        assert self.process.stdout
+        if not (line := self.process.stdout.readline()):
+            raise RuntimeError("the process whose forks run tests has ended")
+        return line
+
+    def end(self) -> None:
+        self.process.communicate()
+
+    def run(
+        self, tests: Sequence[str], fault: int, seconds: Mapping[str, float] | None
+    ) -> tuple[list[str], dict[str, float]] | None:
+        """Run tests with a fault; return those that failed, and the seconds of each.
+
+        `seconds` are those that they took before: then the first failure ends the run, and a test that takes far
+        longer is killed, which gives None. Without them all tests run, and what they reach is noted.
         """
-        found = {test for test in self.lines.get(f"{mutant.file}:{mutant.line}", ()) if test}
-        found = found | {*self.lines.get("a process", ())} if found else {*self.seconds}
-        ordered = sorted(found & {*self.seconds}, key=self.seconds.__getitem__)
+        assert self.process.stdin
+        with tempfile.NamedTemporaryFile("r", dir=self.folder, suffix=".json") as answer:
+            request = {
+                "tests": tests,
+                "fault": fault,
+                "seconds": None if seconds is None else {test: seconds.get(test, 0.0) for test in tests},
+                "enough": ENOUGH,
+                "answer": answer.name,
+                "reached": self.notes if seconds is None else "",
+            }
+            print(json.dumps(request), file=self.process.stdin, flush=True)
+            self._answer()
+            said = answer.read()
+        return (found["failed"], found["seconds"]) if (found := json.loads(said or "null")) else None
+
+
+@dataclass
+class Hunt:
+    """The mutants in the source in `folder`, the processes that run tests, and what each test reaches."""
+
+    folder: Path
+    tests: Mapping[str, str]
+    """The tests of each package."""
+    workers: int
+    forks: dict[str, SimpleQueue[Forks]] = field(default_factory=dict)
+    """Processes of each sort that are free."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    reached: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
+    errors: dict[str, str] = field(default_factory=dict)
+
+    def start(self, pool: ThreadPoolExecutor, count: int) -> None:
+        """Collect the tests, and run all of them once without one of the `count` faults."""
+        files = {f"tests/{one}" for tests in self.tests.values() for one in tests.split()}
+        sources = {str(self.folder / "chainrule" / place) for place in self.tests}
+        # a folder of tests includes its files
+        words = sorted(one for one in files | sources if not {str(p) for p in Path(one).parents} & files)
+        started = [pool.submit(Forks, self.folder, "collect", *words) for _ in range(self.workers)]
+        self._offer("collect", [one.result() for one in started])
+        forks = self.forks["collect"].get()
+        self.forks["collect"].put(forks)
+        self.errors = forks.errors
+        groups: dict[str, list[str]] = defaultdict(list)
+        for test in forks.tests:
+            groups[next((one for one in TOGETHER if test.startswith(one)), test.partition("::")[0])].append(test)
+        # the largest first, so that no process waits for the other at the end
+        for failed, seconds in pool.map(
+            lambda tests: self._run("collect", tests, NONE, None) or ([], {}),
+            sorted(groups.values(), key=len, reverse=True),
+        ):
+            self.seconds.update({test: took for test, took in seconds.items() if test not in failed})
+        for line in (self.folder / NOTES).read_text(encoding="utf-8").splitlines():
+            number, _, test = line.partition("\t")
+            self.reached[int(number)].append(test)
+        if any("" in self.reached[number] for number in range(count)):
+            self._offer("import", [Forks(self.folder, "import", "numba", "torch") for _ in range(self.workers)])
+
+    def _offer(self, sort: str, found: Iterable[Forks]) -> None:
+        self.forks[sort] = SimpleQueue()
+        for one in found:
+            self.forks[sort].put(one)
+
+    def _run(
+        self, sort: str, tests: Sequence[str], fault: int, seconds: Mapping[str, float] | None
+    ) -> tuple[list[str], dict[str, float]] | None:
+        forks = self.forks[sort].get()
+        try:
+            return forks.run(tests, fault, seconds)
+        finally:
+            self.forks[sort].put(forks)
+
+    def end(self) -> None:
+        """End the processes."""
+        for queue in self.forks.values():
+            for _ in range(self.workers):
+                queue.get().end()
+
+    def missing(self, place: str) -> str | None:
+        """Return why tests of a package cannot be run; None if all can."""
+        names = tuple(f"tests/{one}" for one in self.tests[place].split())
+        found = [f"{test}: {said}" for test, said in self.errors.items() if test.startswith(names)]
+        return f"its tests cannot be run: {' '.join(found[0].split())[-200:]}" if found else None
+
+    def caught(self, mutant: Mutant, number: int, entered: int, place: str) -> bool:
+        """Return True if a test fails with a mutant, and not without it."""
+        on_import = "" in self.reached[number]
+        sort, found = ("import", self._tests(entered, place)) if on_import else ("collect", self.reached[number])
+        tests = self._in_order(found)
+        while tests:
+            result = self._run(sort, tests, number, self.seconds)
+            if result and not result[0]:
+                return False
+            failed = result[0][:1] if result else tests  # which were killed
+            without = self._run(sort, failed, NONE, self.seconds)
+            if without and not without[0]:
+                return True
+            tests = tests[tests.index(failed[-1]) + 1 :]
+        return False
+
+    def _tests(self, entered: int, place: str) -> list[str]:
+        """The tests that run a function of a file; all of its package if there are none."""
+        names = tuple(f"tests/{one}" for one in self.tests[place].split())
+        return [*filter(None, self.reached[entered])] or [test for test in self.seconds if test.startswith(names)]
+
+    def _in_order(self, tests: Iterable[str]) -> list[str]:
+        """The short tests first, of which there are enough."""
+        ordered = sorted({*tests} & {*self.seconds}, key=self.seconds.__getitem__)
         ends = accumulate(self.seconds[test] for test in ordered)
         return [test for test, end in zip(ordered, ends, strict=True) if end < ENOUGH] or ordered[:1]
-
-
-def _digest(place: str, tests: str) -> str:
-    """What a package and its tests are, in a few letters."""
-    roots = [SOURCE / place, *(ROOT / "tests" / one for one in tests.split())]
-    files = (file for root in roots for file in ([root] if root.suffix else sorted(root.rglob("*.py"))))
-    return sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 
 
 def run(trial: Trial) -> None:
     """Plant faults that the seed chooses, as many in each package."""
     tests = SMALL if trial.small else TESTS
     generator = random.Random(trial.seed)
-    chosen = {place: generator.sample(found := [*mutants(place)], len(found)) for place in tests}
-    with tempfile.TemporaryDirectory(prefix="trial-") as name, Forks(folder := Path(name)) as forks:
+    shuffled = {place: generator.sample(found := [*mutants(place)], len(found)) for place in tests}
+    places = [[*tests][number % len(tests)] for number in range(trial.count)]
+    chosen = [shuffled[place][number // len(tests)] for number, place in enumerate(places)]
+    workers = 1 if trial.small else len(os.sched_getaffinity(0))
+    with (
+        tempfile.TemporaryDirectory(prefix="trial-") as name,
+        ThreadPoolExecutor(workers) as pool,
+    ):
+        folder = Path(name)
+        (folder / NOTES).touch()
         shutil.copytree(SOURCE, folder / "chainrule")  # with compiled kernels, and the times of files
-        kept = folder if trial.small else KEPT
-        reach = cache(lambda place: Reach.of(place, tests[place], folder, kept, forks))
-        known = {} if trial.small or not KNOWN.exists() else dict(map(json.loads, KNOWN.read_text().splitlines()))
-        for number in trial:
-            place = [*tests][number % len(tests)]
-            mutant = chosen[place][number // len(tests) % len(chosen[place])]
-            key = f"{_digest(place, tests[place])} {mutant}"
-            if key not in known:
-                if place in trial.left_out:
-                    continue
-                try:
-                    found = caught(mutant, reach(place), folder, forks)
-                except RuntimeError as error:  # such as a package that is missing here
-                    trial.left_out[place] = f"its tests cannot be run: {' '.join(str(error).split())[-200:]}"
-                    continue
-                known[key] = found
-                if not trial.small:
-                    with KNOWN.open("a") as file:  # to which other parts add lines
-                        file.write(json.dumps([key, found]) + "\n")
-            trial.note(place, None if known[key] else f"lives: {mutant}")
-
-
-def caught(mutant: Mutant, reach: Reach, folder: Path, forks: Forks) -> bool:
-    """Whether a test fails with a fault in a copy of the source in `folder`, and not without it."""
-    file = folder / "chainrule" / mutant.file
-    chosen, content = [str(file), *reach.tests(mutant)], file.read_bytes()
-    while True:
-        file.write_text(mutated(mutant.file, mutant.place), encoding="utf-8")
+        files = plant(chosen, folder)
+        hunt = Hunt(folder, tests, workers)
         try:
-            code, said = _run_tests(chosen, reach, forks)
+            hunt.start(pool, len(chosen))
+            trial.left_out.update({place: why for place in tests if (why := hunt.missing(place))})
+
+            def judged(number: int) -> bool | None:
+                mutant, place = chosen[number], places[number]
+                is_tried = place not in trial.left_out and not trial.is_over
+                return hunt.caught(mutant, number, files[mutant.file], place) if is_tried else None
+
+            for number, found in enumerate(pool.map(judged, range(len(chosen)))):
+                if found is not None:
+                    trial.note(places[number], None if found else f"lives: {chosen[number]}")
         finally:
-            file.write_bytes(content)
-        failed = re.search(r"^FAILED (.+?)(?: - |$)", said, re.MULTILINE)
-        if code < 0 or code in (0, _NO_TESTS):  # a loop without end, or nothing failed
-            return code < 0
-        again = [failed[1]] if failed and failed[1] in chosen else chosen
-        code, said = _run_tests(again, reach, forks)
-        if code in (0, _NO_TESTS):
-            return True
-        if again == chosen:
-            raise RuntimeError(f"tests fail without a fault: {said[-2000:]}")
-        chosen.remove(again[0])
-
-
-def _run_tests(tests: Sequence[str], reach: Reach, forks: Forks) -> tuple[int, str]:
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-        file.write("\n".join(tests))
-        file.flush()
-        seconds = {test: reach.seconds.get(test, 0.0) for test in tests}
-        return forks.run(["-m", "", "-x", f"@{file.name}"], seconds)
-
-
-class Forks:
-    """A process that has imported packages, and whose forks run tests of the source in `folder` (forks.py)."""
-
-    def __init__(self, folder: Path, packages: Sequence[str] = ("numba", "torch")) -> None:
-        here = Path(__file__).parents[1]  # of the plug-in
-        self.environment = {"PYTHONPATH": f"{folder}{os.pathsep}{here}", "PYTHONDONTWRITEBYTECODE": "1"}
-        self.process = subprocess.Popen(
-            [sys.executable, Path(__file__).with_name("forks.py"), *packages],
-            cwd=ROOT,
-            text=True,
-            stdin=PIPE,
-            stdout=PIPE,
-        )
-
-    def __enter__(self) -> Forks:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.process.communicate()
-
-    def run(self, words: Sequence[str], seconds: dict[str, float] | None, **environment: str) -> tuple[int, str]:
-        """Run tests that took so many seconds before; return their exit code, and what they said.
-
-        The code is negative if they were killed, since they took far longer than before.
-        """
-        assert self.process.stdin and self.process.stdout
-        with tempfile.NamedTemporaryFile("r", suffix=".txt") as said:
-            request = {
-                "words": words,
-                "seconds": seconds,
-                "said": said.name,
-                "environment": self.environment | environment,
-            }
-            print(json.dumps(request), file=self.process.stdin, flush=True)
-            if not (code := self.process.stdout.readline()):
-                raise RuntimeError("the process whose forks run tests has ended")
-            return int(code), said.read()
+            hunt.end()

@@ -43,21 +43,19 @@ def run(trial: Trial) -> None:
     A tenth as many prompts go to each architecture; a small run, in which transformers would take most of the time,
     leaves them out.
     """
-    names = trial.chosen([KENLM, NLTK, *DESIGNS, "tests"])
-    if KENLM in names:
-        _kenlm(trial)
-    if NLTK in names:
-        if importlib.util.find_spec("nltk") is None:
-            trial.left_out[NLTK] = "nltk is not installed"
-        else:
+    names = trial.chosen([KENLM, NLTK] if trial.small and not trial.only else [KENLM, NLTK, *DESIGNS, *TESTS])
+    for name in names[trial.part :: trial.parts]:
+        peer = {KENLM: None, NLTK: "nltk"}.get(name, "transformers" if name in DESIGNS else None)
+        if peer and importlib.util.find_spec(peer) is None:
+            trial.left_out[name] = f"{peer} is not installed"
+        elif name == KENLM:
+            _kenlm(trial)
+        elif name == NLTK:
             _nltk(trial)
-    for name in [name for name in names if name in DESIGNS and (trial.only or not trial.small)]:
-        if importlib.util.find_spec("transformers") is None:
-            trial.left_out[name] = "transformers is not installed"
-        else:
+        elif name in DESIGNS:
             compare(trial, name, trial.count // 10)
-    if "tests" in names and not trial.small:
-        run_tests(trial, TESTS)
+        else:
+            run_tests(trial, [name])
 
 
 Entries = dict[tuple[str, ...], tuple[float, float]]
@@ -75,7 +73,9 @@ def _kenlm(trial: Trial) -> None:
     )
     entries = _entries(DATA / "trigram.arpa")
     words = sorted({word for ngram in entries for word in ngram} - {"<s>", "</s>", "<unk>"})
-    for _ in trial:
+    for _ in range(trial.count):
+        if trial.is_over:
+            return
         sentence = _sentence(trial.random, words, text)
         ours = lm.log_prob(" ".join(sentence)) / math.log(10)
         theirs = _log10_prob(entries, sentence, 3)

@@ -34,6 +34,7 @@ _ROWS = [
         count=5000,
         small=30,
         controls=[Control("folders are written in place", ["model folder"], 30)],
+        has_parts=True,
     ),
     Row(
         "io-faults",
@@ -167,6 +168,7 @@ _ROWS = [
             Control("imported weights are a thousandth too large", ["LlamaForCausalLM"], 100),
         ],
         size="10,000 sentences, 1,000 prompts of each architecture, and tests",
+        has_parts=True,
     ),
     Row(
         "api-abuse",
@@ -224,14 +226,13 @@ _ROWS = [
         "mutants",
         "One operator, comparison, number or condition of the contract, folder, disk, loop, checkpoint, "
         "decode and serve packages is changed, and the tests of that package that `make test` has and that "
-        "reach the line are run, for a minute at most.",
+        "reach it are run, for half a minute at most.",
         "at least 90 % are caught; those that live are listed.",
         mutants.run,
         count=200,
         small=1,
         controls=[Control("no test can fail")],
         tolerated=0.1,
-        has_parts=True,
     ),
 ]
 ROWS = {row.name: row for row in _ROWS}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import os
+import shutil
 import signal
 import sys
 import time
@@ -190,69 +190,71 @@ def test_tries_that_crash_hang_or_take_too_much_are_counted(monkeypatch: pytest.
     ]
 
 
-def test_a_mutant_differs_from_its_source_in_one_place() -> None:
+def test_a_mutant_is_behind_a_switch_in_one_place() -> None:
     found = [*mutants.mutants("decode/top.py")]
     assert len({(one.place, one.before) for one in found}) == len(found) > 20
-    plain = ast.unparse(ast.parse((mutants.SOURCE / "decode/top.py").read_text(encoding="utf-8"))).splitlines()
+    plain = mutants.mutated("decode/top.py", {}, 9).splitlines()
     for one in found[::7]:
-        changed = mutants.mutated(one.file, one.place).splitlines()
-        assert len(changed) == len(plain)
-        assert sum(a != b for a, b in zip(changed, plain, strict=True)) == 1
+        changed = mutants.mutated(one.file, {one.place: 3}, 9).splitlines()
+        ((old, new),) = ((a, b) for a, b in zip(plain, changed, strict=True) if a != b)
+        assert "if _switch.at(3) else" in new
+        assert "_switch.at(3)" not in old
+
+
+def run_mutants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, test: str) -> Trial:
+    """Try every mutant of a package of one file with the tests of another."""
+    package = tmp_path / "made" / "chainrule"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "parts.py").write_text(source)
+    for name in ("tests", "reliability"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "tests" / "test_it.py").write_text(test)
+    (tmp_path / "reliability" / "__init__.py").touch()
+    shutil.copy(mutants.switch.__file__, tmp_path / "reliability")
+    monkeypatch.setattr(mutants, "SOURCE", package)
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    monkeypatch.setattr(mutants, "SMALL", {"parts.py": "test_it.py"})
+    trial = Trial(len([*mutants.mutants("parts.py")]), small=True)
+    mutants.run(trial)
+    return trial
 
 
 @pytest.mark.parametrize(
-    ("test", "found"),
+    ("body", "found"),
     [
-        ("assert LIMIT", False),
-        ("assert LIMIT == 1", True),
-        pytest.param("while LIMIT > 1: pass", True, marks=pytest.mark.slow),
-        ("assert False", False),
+        ("assert parts.two() == 2", True),
+        ("assert parts.two()", False),
+        pytest.param("while parts.two() > 2: pass", True, marks=pytest.mark.slow),
+        ("assert parts.two() == 2, random.random()", True),
+        ("assert not parts.two()", False),
+        ("subprocess.run([sys.executable, '-c', CODE], check=True)", True),
+        ("pass", False),
     ],
-    ids=["passes", "fails", "never ends", "fails without it too"],
+    ids=["fails", "passes", "never ends", "fails otherwise", "fails without it too", "a process", "is not reached"],
 )
 def test_a_mutant_is_caught_by_a_test_that_passes_without_it(
-    test: str, found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    body: str, found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = tmp_path / "chainrule"
-    source.mkdir()
-    (source / "__init__.py").touch()
-    (source / "limits.py").write_text("LIMIT = 1\n")
-    (tmp_path / "test_it.py").write_text(f"from chainrule.limits import LIMIT\ndef test_it():\n    {test}\n")
-    monkeypatch.setattr(mutants, "SOURCE", source)
-    monkeypatch.setattr(mutants, "ROOT", tmp_path)
-    (mutant,) = mutants.mutants("limits.py")
-    reach = mutants.Reach({"test_it.py::test_it": 0.1}, {})
-    with mutants.Forks(tmp_path, packages=()) as forks:
-        assert mutants.caught(mutant, reach, tmp_path, forks) == found
-    assert (source / "limits.py").read_text() == "LIMIT = 1\n"
-
-
-def test_the_tests_that_reach_a_line_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = tmp_path / "chainrule"
-    source.mkdir()
-    (source / "__init__.py").touch()
-    (source / "parts.py").write_text("def a():\n    return 1\n\ndef b():\n    return 2\n")
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "test_it.py").write_text(
-        """import subprocess, sys
+    test = f"""import random, subprocess, sys
 from chainrule import parts
-def test_a(): assert parts.a() == 1
-def test_b(): assert parts.b() == 2
-def test_c(): subprocess.run([sys.executable, "-c", ""], check=True)
+CODE = "from chainrule import parts; assert parts.two() == 2"
+def test_it():
+    {body}
 """
-    )
-    monkeypatch.setattr(mutants, "SOURCE", source)
-    monkeypatch.setattr(mutants, "ROOT", tmp_path)
-    with mutants.Forks(tmp_path, packages=()) as forks:
-        reach = mutants.Reach.of("parts.py", "test_it.py", tmp_path, tmp_path / "kept", forks)
-    first, second = mutants.mutants("parts.py")
-    assert {name.partition("::")[2] for name in reach.tests(first)} == {"test_a", "test_c"}
-    assert {name.partition("::")[2] for name in reach.tests(second)} == {"test_b", "test_c"}
+    trial = run_mutants(tmp_path, monkeypatch, "def two():\n    return 2\n", test)
+    assert dict(trial.tries) == {"parts.py": 1}
+    assert [*trial.lost] == ([] if found else ["parts.py: lives: parts.py:2: 2 -> 3"])
 
 
-def test_a_package_whose_tests_cannot_be_run_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mutants.Forks, "run", lambda *args, **named: (4, "No module named 'altair'"))
-    trial = Trial(2, seed=1, small=True)
-    mutants.run(trial)
+def test_a_mutant_of_what_an_import_computes_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "LIMIT = 2\nOTHER = 7\n\ndef limit():\n    return LIMIT\n"
+    test = "from chainrule import parts\ndef test_it(): assert parts.limit() == 2\n"
+    trial = run_mutants(tmp_path, monkeypatch, source, test)
+    assert [*trial.lost] == ["parts.py: lives: parts.py:2: 7 -> 8"]
+
+
+def test_a_package_whose_tests_cannot_be_run_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = run_mutants(tmp_path, monkeypatch, "def two():\n    return 2\n", "import no_such_package")
     assert not trial.tries
-    assert trial.left_out == {"decode/top.py": "its tests cannot be run: No module named 'altair'"}
+    assert "No module named 'no_such_package'" in trial.left_out["parts.py"]
