@@ -140,7 +140,7 @@ def _add_tokenizer(writer: Any, tokenizer: SubwordTokenizer, lm: NeuralModel) ->
     writer.add_token_list([names[i] for i in range(tokenizer.vocab_size)])
     kinds = [TokenType.CONTROL if i in special else TokenType.NORMAL for i in range(tokenizer.vocab_size)]
     writer.add_token_types(kinds)
-    writer.add_token_merges([pair if isinstance(pair, str) else " ".join(pair) for pair in described["merges"]])
+    writer.add_token_merges([" ".join(pair) for pair in tokenizer.merges()])
     writer.add_bos_token_id(start_token(tokenizer, lm.context))
     # of a text that flows across lines, a line end is no end
     writer.add_eos_token_id(tokenizer.eos if lm.context == "line" else described["vocab"][end])

@@ -23,23 +23,43 @@ def _mixed(z: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _slot(left: int, right: int, keys: Any, ranks: Any) -> Any:
-    """Return the slot of a pair in the hash table of merges; -1 if it is not merged."""
+def _place(left: int, right: int, keys: Any, ranks: Any) -> Any:
+    """Return the slot of a pair in the hash table of merges, or the empty one (rank -1) where it would go."""
     key, mask = np.uint64(left << 32 | right), len(keys) - 1
     slot = np.int64(_mixed(key) & np.uint64(mask))
-    while ranks[slot] >= 0:
-        if keys[slot] == key:
-            return slot
+    while ranks[slot] >= 0 and keys[slot] != key:
         slot = (slot + 1) & mask
-    return -1
+    return slot
 
 
 @njit(cache=True, nogil=True)
-def _split(ids: Any, slots: Any, size: int, keys: Any, ranks: Any, made: Any, share: float, state: Any) -> Any:
+def _slot(left: int, right: int, keys: Any, ranks: Any) -> Any:
+    """Return the slot of a pair in the hash table of merges; -1 if it is not merged."""
+    slot = _place(left, right, keys, ranks)
+    return slot if ranks[slot] >= 0 else -1
+
+
+@njit(cache=True, nogil=True)
+def hashed(merges: Any) -> Any:
+    """Return merges (left, right, new), the first learned first, as a hash table: keys, ranks and new ids."""
+    size = 4
+    while size < 4 * len(merges) + 1:
+        size *= 2
+    keys, ranks, made = np.zeros(size, np.uint64), np.full(size, -1, np.int64), np.zeros(size, np.int64)
+    for rank in range(len(merges)):
+        left, right, new = merges[rank]
+        slot = _place(left, right, keys, ranks)
+        keys[slot], ranks[slot], made[slot] = np.uint64(left << 32 | right), rank, new
+    return keys, ranks, made
+
+
+@njit(cache=True, nogil=True)
+def _split(ids: Any, slots: Any, size: int, table: Any, share: float, state: Any) -> Any:
     """Split one word, whose first `size` ids are its bytes, in place; return the number of its tokens.
 
     `slots` is where the merge of each id with the next one is found.
     """
+    keys, ranks, made = table
     for i in range(size - 1):
         slots[i] = _slot(ids[i], ids[i + 1], keys, ranks)
     while True:
@@ -67,20 +87,9 @@ def _split(ids: Any, slots: Any, size: int, keys: Any, ranks: Any, made: Any, sh
 
 @njit(cache=True, nogil=True)
 def split_lines(
-    words: Any,
-    line_ends: Any,
-    starts: Any,
-    symbols: Any,
-    keys: Any,
-    ranks: Any,
-    made: Any,
-    share: float,
-    seed: Any,
-    eos: int,
-    most: int,
-    first: int,
-    last: int,
-) -> Any:
+    words: Any, line_ends: Any, starts: Any, symbols: Any, table: Any,
+    share: float, seed: Any, eos: int, most: int, first: int, last: int,
+) -> Any:  # fmt: skip
     """Return the ids of the lines first .. last, each ended by `eos`.
 
     A line of more than `most` ids, the last one included, is split once more without dropout.
@@ -101,7 +110,7 @@ def split_lines(
                 ids = found[count : count + size]
                 ids[:] = symbols[start : start + size]
                 state = _mixed(seed + np.uint64(place + 1) * _APART)
-                count += _split(ids, slots, size, keys, ranks, made, 0.0 if again else share, state)
+                count += _split(ids, slots, size, table, 0.0 if again else share, state)
                 place += 1
             found[count] = eos
             count += 1

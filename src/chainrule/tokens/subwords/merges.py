@@ -6,7 +6,6 @@ inside the words, and make the most frequent pair one new token.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -140,8 +139,7 @@ def replay_merges(tokenizer: SubwordTokenizer, text: str) -> Iterator[Replayed]:
         raise TokenizerError(f"{tokenizer.algorithm} does not merge: only BPE does")
     byte_of = character_bytes()
     ranks: dict[tuple[bytes, bytes], int] = {}
-    for rank, pair in enumerate(json.loads(tokenizer.definition)["model"]["merges"]):
-        left, right = pair.split(" ") if isinstance(pair, str) else pair
+    for rank, (left, right) in enumerate(tokenizer.merges()):
         ranks[bytes(byte_of[c] for c in left), bytes(byte_of[c] for c in right)] = rank
     words = spelled_words(text)
     while True:

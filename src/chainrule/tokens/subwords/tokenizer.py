@@ -100,6 +100,11 @@ class SubwordTokenizer(Tokenizer):
         cut = [(start, end, parts) for start, end, parts in cut if len(parts) > 1]
         return self._encode_by_sections(block, cut) if cut else self._encode_whole_lines(block)
 
+    def merges(self) -> list[list[str]]:
+        """Return the pairs of pieces that BPE merges, the first learned first."""
+        pairs = json.loads(self.definition)["model"]["merges"]
+        return [pair.split(" ") if isinstance(pair, str) else pair for pair in pairs]
+
     def sections(self, line: bytes) -> list[str]:
         """Return the sections of a line, each of which is encoded by itself; most lines are one."""
         return sections(line.decode(), self.longest_piece, spans_of)
