@@ -26,7 +26,9 @@ BPE = SubwordTokenizer.train(iter([TEXT]), "bpe", Limit(top=320))
 
 _LAST_64_BITS = (1 << 64) - 1
 ID_OF = BPE.reference.get_vocab()
-MERGES = {(ID_OF[left], ID_OF[right]): (rank, ID_OF[left + right]) for rank, (left, right) in enumerate(BPE.merges())}
+MERGES = {
+    (ID_OF[left], ID_OF[right]): (rank, ID_OF[left + right]) for rank, (left, right) in enumerate(BPE.merges())
+}
 
 
 def split_slowly(symbols: list[int], share: float, draws: Iterator[float]) -> list[int]:

@@ -77,14 +77,13 @@ def encode_corpus(
     executor: Executor = EMBEDDED,
     *,
     as_text: bool = False,
-    shard_bytes: int = SHARD_BYTES,
 ) -> Encoded:
     """Write the ids of a corpus to `path`, and return them memory-mapped, with their counts.
 
     `as_text`: by `encode_text`, block by block, for a model whose context flows across lines.
     """
     check_ids_file(path, corpus)
-    dtype: Any = np.dtype(tokenizer.id_dtype).newbyteorder("<")
+    dtype = _file_type(tokenizer.vocab_size)
 
     def encode(block: bytes) -> tuple[UnsignedIds, NDArray[np.int64]]:
         ids = tokenizer.encode_text(block) if as_text else tokenizer.encode_lines(block)
@@ -94,14 +93,13 @@ def encode_corpus(
     if executor.is_remote and not as_text:
         with scratch_folder(executor.folder) as folder:
             work = partial(_encode_shard, folder, encode)
-            text, done = _encode_shards(corpus, work, folder, executor, progress, shard_bytes)
+            text, done = _encode_shards(corpus, work, folder, executor, progress)
             _put_together(done, [None] * len(done), dtype, folder / "ids", path, executor)
         notes = [one.note for one in done]
     else:
-        written = _write(corpus, encode, path, progress)
-        text, notes = written.text, written.notes
+        text, _, notes = _write(corpus, encode, path, progress)
     lines, unknown = np.sum(notes, axis=0).tolist()
-    return Encoded(_mapped(path, dtype), lines, text.bytes, unknown, text.fingerprint, text.ends, text.sketch)
+    return text.encoded(path, dtype, lines, unknown)
 
 
 def learn_and_encode(
@@ -111,8 +109,6 @@ def learn_and_encode(
     path: Path,
     progress: Progress = SILENT,
     executor: Executor = EMBEDDED,
-    *,
-    shard_bytes: int = SHARD_BYTES,
 ) -> tuple[WordTokenizer, Encoded]:
     """Return what `WordTokenizer.train` and `encode_corpus` return, after one pass over the text instead of two.
 
@@ -123,34 +119,26 @@ def learn_and_encode(
     if executor.is_remote:
         with scratch_folder(executor.folder) as folder:
             work = partial(_learn_shard, folder, splitting)
-            text, done = _encode_shards(corpus, work, folder, executor, progress, shard_bytes)
+            text, done = _encode_shards(corpus, work, folder, executor, progress)
             counted = [([b"\n", *words.split(b"\n")[:-1]], counts) for words, counts in (one.note for one in done)]
             vocabulary = merged_vocabulary(counted, limit, splitting)
-            dtype = _id_type(vocabulary)
+            dtype = _file_type(3 + vocabulary.size)
             _put_together(done, vocabulary.ids, dtype, folder / "ids", path, executor)
         words = vocabulary.spell()
     else:
         learner = WordLearner(splitting)
-        written = _write(corpus, learner.learn, path, progress)
-        text, vocabulary = written.text, learner.vocabulary(limit)
-        dtype = _id_type(vocabulary)
+        text, sizes, tables = _write(corpus, learner.learn, path, progress)
+        vocabulary = learner.vocabulary(limit)
+        dtype = _file_type(3 + vocabulary.size)
         with Background[list[bytes]]() as background:
             background.start(vocabulary.spell)
-            _replace_numbers(path, written, vocabulary, dtype)
+            _replace_numbers(path, sizes, tables, vocabulary, dtype)
             words = background.result() or []
-    ids = _mapped(path, dtype)
-    encoded = Encoded(
-        ids, vocabulary.lines, text.bytes, vocabulary.unknown, text.fingerprint, text.ends, text.sketch
-    )
-    return WordTokenizer(words, splitting), encoded
+    return WordTokenizer(words, splitting), text.encoded(path, dtype, vocabulary.lines, vocabulary.unknown)
 
 
-def _id_type(vocabulary: Vocabulary) -> np.dtype[Any]:
-    return np.dtype(narrowest(3 + vocabulary.size)).newbyteorder("<")
-
-
-def _mapped(path: Path, dtype: np.dtype[Any]) -> UnsignedIds:
-    return np.memmap(path, dtype=dtype, mode="r")
+def _file_type(vocab_size: int) -> np.dtype[Any]:
+    return np.dtype(narrowest(vocab_size)).newbyteorder("<")
 
 
 def check_ids_file(path: Path, corpus: Corpus) -> None:
@@ -167,6 +155,10 @@ class _Text:
     fingerprint: str
     ends: bool
     sketch: Hashes
+
+    def encoded(self, path: Path, dtype: np.dtype[Any], lines: int, unknown: int) -> Encoded:
+        ids = np.memmap(path, dtype=dtype, mode="r")
+        return Encoded(ids, lines, self.bytes, unknown, self.fingerprint, self.ends, self.sketch)
 
 
 class _Reader:
@@ -193,19 +185,10 @@ class _Reader:
 # -- in this process --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Written:
-    """A file of ids: the size and the note of each block, and its text."""
-
-    sizes: list[int]
-    notes: list[Any]
-    text: _Text
-
-
 def _write(
     corpus: Corpus, encode: Callable[[bytes], tuple[UnsignedIds, Note]], path: Path, progress: Progress
-) -> _Written:
-    """Write the ids that `encode` returns for each block to `path`, and collect the notes it returns with them."""
+) -> tuple[_Text, list[int], list[Note]]:
+    """Write the ids that `encode` returns for each block to `path`; return how many, and the notes."""
     reader = _Reader()
     sizes: list[int] = []
     notes: list[Note] = []
@@ -225,16 +208,18 @@ def _write(
     corpus.note_losses(progress)
     if not sizes:
         raise CorpusError(f"{corpus.name} is empty")
-    return _Written(sizes, notes, reader.text)
+    return reader.text, sizes, notes
 
 
-def _replace_numbers(path: Path, written: _Written, vocabulary: Vocabulary, dtype: np.dtype[Any]) -> None:
+def _replace_numbers(
+    path: Path, sizes: list[int], tables: list[int], vocabulary: Vocabulary, dtype: np.dtype[Any]
+) -> None:
     """Replace the tables' numbers by ids, in place in the file.
 
     Ids are no wider than numbers, so writing never overtakes reading.
     """
     ids_of = [ids.astype(dtype) for ids in vocabulary.ids]
-    starts = accumulate(written.sizes, initial=0)
+    starts = accumulate(sizes, initial=0)
 
     def ids(block: tuple[int, int, int]) -> UnsignedIds:
         start, size, table = block
@@ -243,7 +228,7 @@ def _replace_numbers(path: Path, written: _Written, vocabulary: Vocabulary, dtyp
 
     # a buffer writes all that it is given, or raises an error; without one, a write may stop half-way in silence
     with naming(path), path.open("r+b") as file:
-        for _, part in in_order(ids, zip(starts, written.sizes, written.notes, strict=False)):
+        for _, part in in_order(ids, zip(starts, sizes, tables, strict=False)):
             file.write(part.data)
         file.truncate()
 
@@ -294,7 +279,6 @@ def _encode_shards(
     folder: Path,
     executor: Executor,
     progress: Progress,
-    shard_bytes: int,
 ) -> tuple[_Text, list[_Done]]:
     """Encode each shard to a file of its own, and read all text for its hash, which takes longest."""
     text: _Text | None = None
@@ -305,7 +289,7 @@ def _encode_shards(
             text = _hash(corpus.blocks(), file)
         in_files = Corpus(paths=(path,))
     pieces: list[list[Shard] | tuple[int, Shard]] = [] if text else [shards_of(in_files, None)]
-    pieces += list(enumerate(shards_of(in_files, shard_bytes)))
+    pieces += list(enumerate(shards_of(in_files, SHARD_BYTES)))
 
     def read_or_encode(piece: list[Shard] | tuple[int, Shard]) -> _Text | _Done:
         if isinstance(piece, list):

@@ -99,7 +99,7 @@ def text_spans(tokenizer: Tokenizer, text: bytes, ids: Sequence[int]) -> Iterato
     place, first = 0, 0
     for line in text.split(b"\n"):
         last = next((i for i in range(first, len(ids)) if ids[i] == tokenizer.eos), len(ids))
-        for a, b in _spans(tokenizer, line, ids[first:last]):
+        for a, b in byte_spans(tokenizer, line, ids[first:last]):
             yield place + a, place + b
         place += len(line)
         if last < len(ids):
@@ -107,17 +107,13 @@ def text_spans(tokenizer: Tokenizer, text: bytes, ids: Sequence[int]) -> Iterato
         place, first = place + 1, last + 1
 
 
-def byte_spans(tokenizer: Tokenizer, line: bytes, ids: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the bytes (first, one past the last) of each token of a line; white space between words has none.
+def byte_spans(tokenizer: Tokenizer, line: bytes, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the bytes (first, one past the last) of each token of a line; white space between words has none.
 
     >>> from chainrule.tokens.words.tokenizer import WordTokenizer
-    >>> byte_spans(WordTokenizer([b"the", b"cat"]), b"the cat", [3, 4])
+    >>> list(byte_spans(WordTokenizer([b"the", b"cat"]), b"the cat", [3, 4]))
     [(0, 3), (4, 7)]
     """
-    return [*_spans(tokenizer, line, ids)]
-
-
-def _spans(tokenizer: Tokenizer, line: bytes, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
     words: Iterable[bytes | None]
     if tokenizer.splitting is not None:
         words = split_words(line, tokenizer.splitting)
