@@ -24,7 +24,7 @@ import numpy as np
 import chainrule as cr
 from chainrule.errors import ChainruleError, MissingExtraError
 from chainrule.folder import integrity
-from chainrule.system.disk.checksums import CHECKSUM, signed, unsigned
+from chainrule.system.disk.checksums import CHECKSUM, UNSIGNED, signed
 from chainrule.tokens.registry import load_tokenizer, train_tokenizer, write_tokenizer
 
 from .changes import change_bytes, change_json, change_number, changed
@@ -333,7 +333,7 @@ def _change_folder(random: Random, sort: str, folder: Path) -> Callable[[], bool
     if sort == "signed manifest":
         values = json.loads(content)
         change_json(random, values)
-        path.write_bytes(signed(json.dumps({**values, CHECKSUM: unsigned()})))
+        path.write_bytes(signed(json.dumps({**values, CHECKSUM: UNSIGNED})))
     elif "arrays" in sort and random.random() < 0.5:
         path.write_bytes(change_number(random, content))
     else:
@@ -341,7 +341,7 @@ def _change_folder(random: Random, sort: str, folder: Path) -> Callable[[], bool
     if sort == "signed arrays":
         entry = json.loads(listed)
         entry["files"][path.name] = {"bytes": path.stat().st_size, "sha256": integrity.sha256(path)}
-        manifest.write_bytes(signed(json.dumps({**entry, CHECKSUM: unsigned()})))
+        manifest.write_bytes(signed(json.dumps({**entry, CHECKSUM: UNSIGNED})))
     written = path.read_bytes()
 
     def restore() -> bool:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from chainrule.system.disk.checksums import CHECKSUM, signed, unsigned
+from chainrule.system.disk.checksums import CHECKSUM, UNSIGNED, signed
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -16,5 +16,5 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     if CHECKSUM in manifest:
-        manifest = {**manifest, CHECKSUM: unsigned()}
+        manifest = {**manifest, CHECKSUM: UNSIGNED}
     (folder / "manifest.json").write_bytes(signed(json.dumps(manifest)))

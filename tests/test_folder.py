@@ -32,7 +32,7 @@ from chainrule.folder import (
 )
 from chainrule.folder.integrity import sha256
 from chainrule.system.disk import atomic, replaced_file
-from chainrule.system.disk.checksums import CHECKSUM, is_signed, signed, unsigned
+from chainrule.system.disk.checksums import CHECKSUM, UNSIGNED, is_signed, signed
 from manifests import read_manifest, write_manifest
 
 ARRAYS = {
@@ -263,10 +263,10 @@ def test_a_model_needs_a_name_of_its_own(name: str, tmp_path: Path, monkeypatch:
 
 
 def test_only_the_first_checksum_is_that_of_a_text_itself() -> None:
-    inner = json.dumps({"parts": [{CHECKSUM: unsigned()}]})
-    content = signed(f'{{"{CHECKSUM}": "{unsigned()}", {inner[1:]}')
+    inner = json.dumps({"parts": [{CHECKSUM: UNSIGNED}]})
+    content = signed(f'{{"{CHECKSUM}": "{UNSIGNED}", {inner[1:]}')
     assert is_signed(content)
-    assert json.loads(content)["parts"] == [{CHECKSUM: unsigned()}]
+    assert json.loads(content)["parts"] == [{CHECKSUM: UNSIGNED}]
     assert not is_signed(content.replace(b"parts", b"party"))
 
 

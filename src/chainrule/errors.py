@@ -1,25 +1,6 @@
 """The errors that chainrule raises. Each message says what was expected, what was found, and what to do.
 
-ChainruleError                 the command line prints its one line and exits with 2
-├── CorpusError                text that cannot be read
-│   └── EncodingError          ... because it is not UTF-8: file, line and byte
-├── SettingsError              an unknown setting, or a value that does not fit
-├── TokenizerError             a tokenizer that cannot be made or used
-├── FolderError                a model folder that cannot be read or written
-│   ├── DamagedFileError       a file of chainrule that is missing, incomplete or changed since it was written
-│   └── ForeignFileError       a file of another format than its name says: a web page, a pickle, ...
-├── ArpaError                  an ARPA file that cannot be read or written: file, line and reason
-├── VectorsError               word vectors that cannot be read: file, line and reason
-├── ModelError                 a model that gives NaN or a probability above one, or has the wrong kind
-├── TrainingError              training that cannot go on: a loss that is NaN, too little memory, ...
-│   └── Interrupted            ... because a signal stopped it; says how to resume
-├── AutodiffError              a computation that does not fit: shapes, or backward before forward
-│   └── NotANumberError        ... because it made NaN: which module did so first
-├── DecodingError              generation that was asked for something impossible
-├── DiagnosisError             a model that cannot be diagnosed, or a text with nothing to diagnose
-├── CourseError                a lesson or an exercise that does not exist or cannot be read, or a folder in use
-├── PluginError                a plug-in of another package that cannot be loaded
-└── MissingExtraError          an optional library that is not installed
+The command line prints the one line of an error, and exits with 2.
 """
 
 from __future__ import annotations
@@ -37,7 +18,7 @@ class CorpusError(ChainruleError):
 
 
 class EncodingError(CorpusError):
-    """Text that is not UTF-8."""
+    """Text that is not UTF-8: file, line and byte."""
 
     def __init__(self, name: str, line: int, byte: int, value: bytes) -> None:
         self.name, self.line, self.byte = name, line, byte
@@ -64,15 +45,15 @@ class DamagedFileError(FolderError):
 
 
 class ForeignFileError(FolderError):
-    """A file of another format than its name says."""
+    """A file of another format than its name says: a web page, a pickle, ..."""
 
 
 class ArpaError(ChainruleError):
-    """An ARPA file that cannot be read or written."""
+    """An ARPA file that cannot be read or written: file, line and reason."""
 
 
 class VectorsError(ChainruleError):
-    """Word vectors that cannot be read."""
+    """Word vectors that cannot be read: file, line and reason."""
 
 
 class ModelError(ChainruleError):
@@ -80,7 +61,7 @@ class ModelError(ChainruleError):
 
 
 class TrainingError(ChainruleError):
-    """Training that cannot go on."""
+    """Training that cannot go on: a loss that is NaN, too little memory, ..."""
 
 
 class Interrupted(TrainingError):
@@ -96,7 +77,7 @@ class AutodiffError(ChainruleError):
 
 
 class NotANumberError(AutodiffError):
-    """A computation that made NaN."""
+    """A computation that made NaN: which module did so first."""
 
 
 class DecodingError(ChainruleError):

@@ -7,43 +7,22 @@ manifest.py    `ModelFolder`: writing and reading it
 
 from __future__ import annotations
 
-from chainrule.folder.integrity import check_file, files_in
-from chainrule.folder.manifest import (
-    CARD,
-    MANIFEST,
-    METRICS,
-    TENSORS,
-    TEXT,
-    Context,
-    ContextChoice,
-    ModelFolder,
-    brief,
-    check_destination,
-    megabytes,
-    read_folder,
-    write_folder,
-)
-from chainrule.folder.tensors import Tensors, map_tensors, write_tensors
-from chainrule.system.disk.checksums import to_json
-
-__all__ = [
-    "CARD",
-    "MANIFEST",
-    "METRICS",
-    "TENSORS",
-    "TEXT",
-    "Context",
-    "ContextChoice",
-    "ModelFolder",
-    "Tensors",
-    "brief",
-    "check_destination",
-    "check_file",
-    "files_in",
-    "map_tensors",
-    "megabytes",
-    "read_folder",
-    "to_json",
-    "write_folder",
-    "write_tensors",
-]
+from chainrule.folder.integrity import check_file as check_file
+from chainrule.folder.integrity import files_in as files_in
+from chainrule.folder.manifest import CARD as CARD
+from chainrule.folder.manifest import MANIFEST as MANIFEST
+from chainrule.folder.manifest import METRICS as METRICS
+from chainrule.folder.manifest import TENSORS as TENSORS
+from chainrule.folder.manifest import TEXT as TEXT
+from chainrule.folder.manifest import Context as Context
+from chainrule.folder.manifest import ContextChoice as ContextChoice
+from chainrule.folder.manifest import ModelFolder as ModelFolder
+from chainrule.folder.manifest import brief as brief
+from chainrule.folder.manifest import check_destination as check_destination
+from chainrule.folder.manifest import megabytes as megabytes
+from chainrule.folder.manifest import read_folder as read_folder
+from chainrule.folder.manifest import write_folder as write_folder
+from chainrule.folder.tensors import Tensors as Tensors
+from chainrule.folder.tensors import map_tensors as map_tensors
+from chainrule.folder.tensors import write_tensors as write_tensors
+from chainrule.system.disk.checksums import to_json as to_json

@@ -25,7 +25,7 @@ from chainrule.errors import DamagedFileError, FolderError, ForeignFileError
 from chainrule.folder.integrity import check_file, files_in, identity, is_large, remember, sha256, what_it_is
 from chainrule.folder.tensors import Tensors, map_tensors, write_tensors
 from chainrule.system.disk import naming, new_folder, recover, sweep
-from chainrule.system.disk.checksums import CHECKSUM, is_signed, signed, to_json, unsigned
+from chainrule.system.disk.checksums import CHECKSUM, UNSIGNED, is_signed, signed, to_json
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import FILE_NAME as TOKENIZER
 from chainrule.tokens.registry import parse_tokenizer
@@ -208,12 +208,12 @@ def _write_files(folder: Path, model: ModelFolder) -> None:
         parts[name] = {"manifest_sha256": sha256(folder / PARTS / name / MANIFEST)}
     write_tensors(folder / TENSORS, model.tensors)
     for name, tokenizer in model.tokenizers.items():
-        _write(folder / _tokenizer_file(name), tokenizer.encode())
+        _write(folder / (TOKENIZER if name == TEXT else f"{name}.{TOKENIZER}"), tokenizer.encode())
     _write(folder / METRICS, to_json(model.metrics, indent=2).encode())
     _write(folder / CARD, _card(model).encode())
     files = files_in(folder)
     manifest = {
-        CHECKSUM: unsigned(),
+        CHECKSUM: UNSIGNED,
         "format": FORMAT,
         "version": VERSION,
         "kind": model.kind,
@@ -231,10 +231,6 @@ def _write_files(folder: Path, model: ModelFolder) -> None:
 def _write(path: Path, content: bytes) -> None:
     with naming(path):
         path.write_bytes(content)
-
-
-def _tokenizer_file(name: str) -> str:
-    return TOKENIZER if name == TEXT else f"{name}.{TOKENIZER}"
 
 
 def _tokenizer_name(file: str) -> str | None:
@@ -285,19 +281,13 @@ def _resume_hint(run: Path) -> str:
     return f"; its training was stopped: chainrule resume {run}" if (run / "run.json").is_file() else ""
 
 
-def _file_hint(file: Path) -> str:
-    """Return a hint for a file that was given instead of a model folder."""
-    name = file.name.removesuffix(".gz")
-    if name.endswith((".arpa", ".lm")):
-        return (
-            f"; of an ARPA file, chainrule convert {file} DIR makes a model folder (in Python, load_arpa reads it)"
-        )
-    return "; a verb takes the model first, then the text"
-
-
 def _read_manifest(folder: Path) -> dict[str, Any]:
     if folder.exists() and not folder.is_dir():
-        raise FolderError(f"{folder}: a file, where a model folder was expected{_file_hint(folder)}")
+        hint = "a verb takes the model first, then the text"
+        if folder.name.removesuffix(".gz").endswith((".arpa", ".lm")):
+            hint = f"of an ARPA file, chainrule convert {folder} DIR makes a model folder"
+            hint += " (in Python, load_arpa reads it)"
+        raise FolderError(f"{folder}: a file, where a model folder was expected; {hint}")
     if not folder.exists():
         hint = _resume_hint(folder.with_name(f"{folder.name}.run"))
         raise FolderError(f"{folder}: no such model folder{hint}")

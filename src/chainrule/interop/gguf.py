@@ -19,7 +19,7 @@ from chainrule.interop.decoders import LLAMA, architecture_of, from_weights, to_
 from chainrule.interop.foreign import reading
 from chainrule.interop.huggingface import as_model, decoder
 from chainrule.interop.llama2c import halves
-from chainrule.interop.vocabularies.definitions import added_token, bpe, byte_level, definition_of, made
+from chainrule.interop.vocabularies.definitions import byte_level_bpe, made
 from chainrule.interop.weights import expect
 from chainrule.networks.transformer.decoder import Transformer
 from chainrule.system.disk.atomic import replaced_path
@@ -231,13 +231,8 @@ def _our_order(name: str, weight: Tensor, described: dict[str, Any]) -> Tensor:
 def _tokenizer(path: Path, values: dict[str, Any]) -> PublishedTokenizer:
     names, kinds = (_required(path, values, f"tokenizer.ggml.{what}") for what in ("tokens", "token_type"))
     merges = [pair.split(" ") for pair in _required(path, values, "tokenizer.ggml.merges")]
-    control = [added_token(i, name, special=True) for i, name in enumerate(names) if kinds[i] == 3]
-    definition = definition_of(
-        bpe({name: i for i, name in enumerate(names)}, merges),
-        pre_tokenizer=byte_level(),
-        decoder=byte_level(),
-        added=control,
-    )
+    control = [(i, name) for i, name in enumerate(names) if kinds[i] == 3]
+    definition = byte_level_bpe({name: i for i, name in enumerate(names)}, merges, *control)
     start, stop = values.get("tokenizer.ggml.bos_token_id"), values.get("tokenizer.ggml.eos_token_id")
     start, stop = (None if token is None else int(token) for token in (start, stop))
     return made(definition, path, size=len(names), start=stop if start is None else start, stop=stop)

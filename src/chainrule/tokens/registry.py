@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from chainrule.errors import PluginError, TokenizerError
 from chainrule.system.disk import replaced_file
-from chainrule.system.disk.checksums import CHECKSUM, is_signed, signed, unsigned
+from chainrule.system.disk.checksums import CHECKSUM, UNSIGNED, is_signed, signed
 from chainrule.system.parallel import EMBEDDED, Executor
 from chainrule.system.plugins import find_plugins, load_plugin
 from chainrule.system.progress import SILENT, Progress, Reports, as_progress
@@ -70,7 +70,9 @@ def train_tokenizer(
     corpus, progress = as_corpus(text), as_progress(progress)
     if not isinstance(limit, Limit):
         limit = Limit.parse(limit)
-    _check_name(name)
+    if name not in tokenizer_names():
+        known = f"{', '.join(tokenizer_names())}, or a folder that holds one"
+        raise TokenizerError(f"there is no tokenizer {name!r}; there are: {known}")
     found = _learned(name, corpus, limit, progress, lowercase)
     return LowercaseTokenizer(found) if lowercase else found
 
@@ -107,7 +109,6 @@ def train_and_encode(
     lowercase: bool = False,
 ) -> tuple[Tokenizer, Encoded]:
     """Learn the named tokenizer from a corpus and write its ids to `path`; for words in one pass over the text."""
-    _check_name(name)
     if not lowercase and (splitting := word_splitting(name)):
         return learn_and_encode(corpus, limit or Limit(), splitting, path, progress, executor)
     tokenizer = train_tokenizer(name, corpus, limit, progress, lowercase=lowercase)
@@ -139,13 +140,6 @@ def _class_of(kind: Any) -> Any:
     return None
 
 
-def _check_name(name: str) -> None:
-    if name not in tokenizer_names():
-        raise TokenizerError(
-            f"there is no tokenizer {name!r}; there are: {', '.join(tokenizer_names())}, or a folder that holds one"
-        )
-
-
 def word_splitting(name: str) -> Splitting | None:
     """Return how the named tokenizer splits words; None where its tokens are not words."""
     splittings: dict[str, Splitting] = {"word": "whitespace", "word:unicode": "unicode"}
@@ -162,7 +156,7 @@ def write_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     text = dump_tokenizer(tokenizer)
     with replaced_file(folder / FILE_NAME) as file:
-        file.write(signed('{"' + CHECKSUM + '": "' + unsigned() + '", ' + text.removeprefix("{")))
+        file.write(signed('{"' + CHECKSUM + '": "' + UNSIGNED + '", ' + text.removeprefix("{")))
 
 
 def parse_tokenizer(content: str, place: str) -> Tokenizer:

@@ -64,6 +64,15 @@ def bpe(vocabulary: Mapping[str, int], merges: Sequence[Sequence[str]], **option
     return {**base, **options, "vocab": dict(vocabulary), "merges": [list(pair) for pair in merges]}
 
 
+def byte_level_bpe(
+    vocabulary: Mapping[str, int], merges: Sequence[Sequence[str]], *special: tuple[int, str], words: Any = None
+) -> Definition:
+    """Return byte-level BPE with these special tokens; `words` is the step that splits a text [as GPT-2 does]."""
+    added = [added_token(number, name, special=True) for number, name in special]
+    words = words or byte_level()
+    return definition_of(bpe(vocabulary, merges), pre_tokenizer=words, decoder=byte_level(), added=added)
+
+
 def added_token(number: int, content: str, *, special: bool) -> dict[str, Any]:
     """Return a token that is split off before anything else; our tokenizers do not split off special tokens."""
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}

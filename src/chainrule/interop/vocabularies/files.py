@@ -13,10 +13,8 @@ from chainrule.errors import SettingsError, TokenizerError
 from chainrule.interop.foreign import reading
 from chainrule.interop.vocabularies.definitions import (
     Definition,
-    added_token,
-    bpe,
     byte_level,
-    definition_of,
+    byte_level_bpe,
     made,
     split,
     steps,
@@ -173,12 +171,7 @@ def gpt2_tokenizer(words: Path, merges: Path, size: int | None = None) -> Publis
     end = vocabulary.get(END_OF_TEXT)
     if end is None:
         raise TokenizerError(f"{words}: there is no {END_OF_TEXT} in it")
-    definition = definition_of(
-        bpe(vocabulary, pairs),
-        pre_tokenizer=byte_level(),
-        decoder=byte_level(),
-        added=[added_token(end, END_OF_TEXT, special=True)],
-    )
+    definition = byte_level_bpe(vocabulary, pairs, (end, END_OF_TEXT))
     return made(definition, words, size=size, start=end, stop=end)
 
 
@@ -195,21 +188,14 @@ def tiktoken_tokenizer(path: Path, pattern: str | None = None) -> PublishedToken
             f"{path}: a .tiktoken file does not say how text is split: name the pattern, {', '.join(PATTERNS)}"
         )
     spelled = {token: "".join(byte_characters()[byte] for byte in token) for token in ranks}
-    merges = [
-        [spelled[part] for part in _halves(token, ranks)]
-        for token in sorted(ranks, key=ranks.__getitem__)
-        if len(token) > 1
-    ]
+    halves = [_halves(token, ranks) for token in sorted(ranks, key=ranks.__getitem__) if len(token) > 1]
+    merges = [[spelled[part] for part in pair] for pair in halves if len(pair) == 2]
     end, expression = max(ranks.values()) + 1, PATTERNS[chosen]
     words = byte_level()
     if expression is not None:
         words = steps("pretokenizers", split(expression, "Isolated"), byte_level(use_regex=False))
-    definition = definition_of(
-        bpe({spelled[token]: rank for token, rank in ranks.items()}, [pair for pair in merges if len(pair) == 2]),
-        pre_tokenizer=words,
-        decoder=byte_level(),
-        added=[added_token(end, END_OF_TEXT, special=True)],
-    )
+    vocabulary = {spelled[token]: rank for token, rank in ranks.items()}
+    definition = byte_level_bpe(vocabulary, merges, (end, END_OF_TEXT), words=words)
     return made(definition, path, start=end, stop=end)
 
 

@@ -18,8 +18,8 @@ from chainrule.errors import TokenizerError
 from chainrule.interop.vocabularies.definitions import (
     Definition,
     added_token,
-    bpe,
     byte_level,
+    byte_level_bpe,
     configuration,
     definition_of,
     replace,
@@ -152,12 +152,7 @@ def _of_subwords(tokenizer: SubwordTokenizer) -> Definition:
 
 def _of_bytes(tokenizer: ByteTokenizer) -> Definition:
     vocabulary = {character: byte for byte, character in byte_characters().items()}
-    return definition_of(
-        bpe(vocabulary, []),
-        pre_tokenizer=byte_level(use_regex=False),
-        decoder=byte_level(),
-        added=[added_token(tokenizer.bos, START, special=True)],
-    )
+    return byte_level_bpe(vocabulary, [], (tokenizer.bos, START), words=byte_level(use_regex=False))
 
 
 def _of_characters(tokenizer: CharTokenizer) -> Definition:

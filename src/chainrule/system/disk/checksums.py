@@ -9,7 +9,8 @@ from typing import Any
 
 CHECKSUM = "checksum"
 """The key of the checksum in a text."""
-_ZEROS = "0" * 64
+UNSIGNED = "0" * 64
+"""The value of `checksum` in a text before it is signed."""
 _SIGNED = re.compile(rf'("{CHECKSUM}": ?")([0-9a-f]{{64}})"'.encode())
 
 _STRINGS_AND_CONSTANTS = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN')
@@ -26,11 +27,6 @@ def to_json(value: Any, indent: int | None = None) -> str:
     return _STRINGS_AND_CONSTANTS.sub(lambda found: _STANDARD.get(found[0], found[0]), text)
 
 
-def unsigned() -> str:
-    """Return the value of `checksum` in a text before it is signed."""
-    return _ZEROS
-
-
 def signed(text: str) -> bytes:
     """Return the bytes of a text with its first `checksum` set to the SHA-256 of the text."""
     content = text.encode()
@@ -45,7 +41,7 @@ def is_signed(content: bytes) -> bool:
 
 def _digest(content: bytes) -> str:
     """Return the SHA-256 of a text with zeros in place of its checksum."""
-    return hashlib.sha256(_with(content, _ZEROS)).hexdigest()
+    return hashlib.sha256(_with(content, UNSIGNED)).hexdigest()
 
 
 def _with(content: bytes, checksum: str) -> bytes:
