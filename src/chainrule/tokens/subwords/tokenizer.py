@@ -13,13 +13,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from chainrule.errors import TokenizerError
 from chainrule.system.progress import SILENT, Progress
+from chainrule.text.batches import cut_at_lines
 from chainrule.tokens.base import Ids, Tokenizer, utf8
 from chainrule.tokens.subwords.library import (
     INSIDE,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from chainrule.tokens.subwords.fast_encoder import FastEncoder
 
 DEFAULT_VOCAB_SIZE = 8192
-_BATCH = 4 << 20  # bytes of sections that are encoded at once
+_BATCH = 4 << 20  # bytes of lines and sections that are encoded at once
 
 
 class SubwordTokenizer(Tokenizer):
@@ -120,28 +120,20 @@ class SubwordTokenizer(Tokenizer):
     def _encode_by_sections(self, block: bytes, cut: list[tuple[int, int, list[str]]]) -> Ids:
         """Encode a block in which some lines, from a start to an end, are cut into sections.
 
-        A section is encoded as if it were a line; the line ends that this adds are then removed. Texts are encoded
-        together, as many at once as is fast and does not take much memory.
+        A section is encoded as if it were a line; the line ends that this adds are then removed. As many lines are
+        encoded at once as is fast and does not take much memory.
         """
-        texts: list[tuple[bytes, bool]] = []  # whole lines, or a section; and whether a line ends after it
-        position = 0
+        pieces: list[bytes] = []
+        added: list[int] = []  # the numbers of the line ends that are no line ends of the block
+        position = lines = 0
         for start, end, parts in cut:
-            if start > position:
-                texts.append((block[position : start - 1], True))
-            texts += [(part.encode(), False) for part in parts[:-1]]
-            texts.append((parts[-1].encode(), True))
-            position = end + 1
-        if position < len(block):
-            texts.append((block[position:].removesuffix(b"\n"), True))
-        sizes = accumulate(len(text) for text, _ in texts)
-        batches = groupby(zip(texts, sizes, strict=True), key=lambda pair: pair[1] // _BATCH)
-        return np.concatenate([self._encode_joined([text for text, _ in batch]) for _, batch in batches])
-
-    def _encode_joined(self, texts: list[tuple[bytes, bool]]) -> Ids:
-        """Encode texts joined by line ends, and leave out the line ends that the texts do not have."""
-        ids = self._encode_whole_lines(b"\n".join(text for text, _ in texts) + b"\n")
-        last_ends = np.cumsum([text.count(b"\n") + 1 for text, _ in texts]) - 1
-        added = last_ends[[not ends_line for _, ends_line in texts]]
+            lines += block.count(b"\n", position, start)
+            added += range(lines, lines + len(parts) - 1)
+            lines += len(parts) - 1
+            pieces += [block[position:start], "\n".join(parts).encode()]
+            position = end
+        divided = b"".join([*pieces, block[position:]])
+        ids = np.concatenate([self._encode_whole_lines(some) for some in cut_at_lines(divided, _BATCH)])
         return np.delete(ids, np.flatnonzero(ids == self.eos)[added])
 
     def encode_lines_by_library(self, block: bytes) -> Ids:
