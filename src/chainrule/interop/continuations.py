@@ -155,9 +155,4 @@ def write_until(
         if all(any(stop in texts[row] for stop in stops) for row in piece.active):
             break
     texts = [text + one.rest() for text, one in zip(texts, growing, strict=True)]
-    return [_before(text, stops) for text in texts]
-
-
-def _before(text: str, stops: Sequence[str]) -> str:
-    """Return the text before the first stop string in it."""
-    return text[: min((text.index(stop) for stop in stops if stop in text), default=len(text))]
+    return [text[: min((text.index(stop) for stop in stops if stop in text), default=None)] for text in texts]

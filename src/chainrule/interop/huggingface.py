@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -44,6 +44,8 @@ from chainrule.system.disk.atomic import new_folder
 from chainrule.tokens.published import PublishedTokenizer
 
 SomeModel = TypeVar("SomeModel", bound=Model)
+Published: TypeAlias = tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]
+"""The contents of a folder: weights, config.json, and the other files, in JSON, by name."""
 CONFIG = "config.json"
 _VOCABULARY = ("tokenizer.json", "tokenizer_config.json")
 _EMBEDDINGS = [architecture.weights["embedding"] for architecture in (GPT2, LLAMA)]
@@ -59,28 +61,20 @@ def export(model: Model, folder: str | Path, *, overwrite: bool = False) -> str:
     """Write the folder of a model for transformers; returns the name of its architecture."""
     folder = Path(folder)
     if isinstance(model, EncoderModel):
-        published = _of_masked(model)
+        weights, described, files = _of_masked(model)
     elif isinstance(model, EncoderDecoderModel):
-        published = _of_encoder_decoder(model)
+        weights, described, files = _of_encoder_decoder(model)
     else:
-        published = _of_decoder(decoder(model, "hf", "Transformers, masked models and encoder-decoders"))
+        weights, described, files = _of_decoder(
+            decoder(model, "hf", "Transformers, masked models and encoder-decoders")
+        )
     check_new_folder(folder, overwrite=overwrite)
     with new_folder(folder) as temporary:
-        arrays = {name: np.ascontiguousarray(weight.numpy()) for name, weight in published.weights.items()}
+        arrays = {name: np.ascontiguousarray(weight.numpy()) for name, weight in weights.items()}
         write_tensors(temporary / "model.safetensors", arrays, {"format": "pt"})
-        for name, content in ((CONFIG, published.described), *published.files.items()):
+        for name, content in ((CONFIG, described), *files.items()):
             (temporary / name).write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
-    return str(published.described["architectures"][0])
-
-
-class _Published(NamedTuple):
-    """The contents of the folder of an exported model."""
-
-    weights: dict[str, Tensor]
-    described: dict[str, Any]
-    """config.json."""
-    files: dict[str, Any]
-    """The other files, in JSON, by name."""
+    return str(described["architectures"][0])
 
 
 def decoder(model: Model, form: str, writable: str) -> NeuralModel:
@@ -92,28 +86,20 @@ def decoder(model: Model, form: str, writable: str) -> NeuralModel:
     return model
 
 
-def _of_decoder(lm: NeuralModel) -> _Published:
+def _of_decoder(lm: NeuralModel) -> Published:
     assert isinstance(lm.network, Transformer)
     weights, described = to_weights(architecture_of(lm.network.config), lm.network, rows_of(lm.tokenizer))
     start, read = special_tokens(lm.tokenizer, lm.context).start, start_token(lm.tokenizer, lm.context)
-    if start != read:
-        _read_as(weights, described, start, read)
+    if start != read:  # the token `start` is read as `read`, which the network reads first
+        table = next(weights[name] for name in _EMBEDDINGS if name in weights)
+        if described["tie_word_embeddings"]:  # its logit stays what it is: one table for both becomes two
+            weights["lm_head.weight"], described["tie_word_embeddings"] = table.clone(), False
+        table[start] = table[read]
     vocabulary = published_files(lm.tokenizer, lm.context, lm.network.config.window)
     return _generating(lm, weights, described, vocabulary, _special_ids(lm))
 
 
-def _read_as(weights: dict[str, Tensor], described: dict[str, Any], start: int, read: int) -> None:
-    """Let the token `start` be read as the token `read`, which the network reads first.
-
-    Its logit stays what it is. So a table that serves for embeddings and logits becomes two.
-    """
-    table = next(weights[name] for name in _EMBEDDINGS if name in weights)
-    if described["tie_word_embeddings"]:
-        weights["lm_head.weight"], described["tie_word_embeddings"] = table.clone(), False
-    table[start] = table[read]
-
-
-def _of_masked(model: EncoderModel) -> _Published:
+def _of_masked(model: EncoderModel) -> Published:
     tokenizer, mask = model.tokenizer, mask_of(model.tokenizer)
     rows = max(rows_of(tokenizer), mask + 1)
     # what a published model predicts is predicted there as well; ours predict neither <s> nor [MASK]
@@ -122,10 +108,10 @@ def _of_masked(model: EncoderModel) -> _Published:
     weights, described = to_bert_weights(model.network, rows, mask, sorted(never))
     described |= {"dtype": "float32", "pad_token_id": tokenizer.eos}
     vocabulary = masked_files(tokenizer, model.context, model.network.config.window)
-    return _Published(weights, described, dict(zip(_VOCABULARY, vocabulary, strict=True)))
+    return weights, described, dict(zip(_VOCABULARY, vocabulary, strict=True))
 
 
-def _of_encoder_decoder(model: EncoderDecoderModel) -> _Published:
+def _of_encoder_decoder(model: EncoderDecoderModel) -> Published:
     tokenizer, settings = model.tokenizer, model.settings
     if model.source_tokenizer is not tokenizer:
         raise SettingsError(
@@ -148,12 +134,12 @@ def _generating(
     vocabulary: tuple[dict[str, Any], dict[str, Any]],
     ids: dict[str, Any],
     **generation: Any,
-) -> _Published:
+) -> Published:
     """Return the folder's contents for a model that generates text; `generation` are settings for generating."""
     described |= {"dtype": "float32", **ids, "use_cache": True}
     settings = {**ids, "suppress_tokens": never_written(lm.tokenizer) or None, "do_sample": False, **generation}
     files = {"generation_config.json": settings, **dict(zip(_VOCABULARY, vocabulary, strict=True))}
-    return _Published(weights, described, files)
+    return weights, described, files
 
 
 def check_new_folder(folder: Path, *, overwrite: bool) -> None:

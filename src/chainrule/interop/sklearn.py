@@ -92,7 +92,8 @@ class PerplexityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.class_log_prior_ = self._log_prior(counts)
         settings = DEFAULTS.get(self.kind, {}) if self.settings is None else self.settings
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        self.tokenizer_ = _tokenizer(self.tokenizer, texts)
+        given = TokenizerChoice(self.tokenizer) if isinstance(self.tokenizer, str) else self.tokenizer
+        self.tokenizer_ = given if isinstance(given, Tokenizer) else given.make(Corpus.from_texts(texts))
         self.models_: list[LanguageModel] = [
             train(
                 self.kind,
@@ -167,10 +168,3 @@ def _texts(X: Any) -> list[str]:
         if not isinstance(text, str):
             raise ValueError(f"text {number}: expected str, found {type(text).__name__}")
     return [str(text) for text in texts]  # those of NumPy's arrays are of a subclass
-
-
-def _tokenizer(given: Tokenizer | TokenizerChoice | str, texts: Sequence[str]) -> Tokenizer:
-    if isinstance(given, Tokenizer):
-        return given
-    choice = given if isinstance(given, TokenizerChoice) else TokenizerChoice(given)
-    return choice.make(Corpus.from_texts(texts))

@@ -38,7 +38,10 @@ def ray_executor(
 
     The folder of the arrays is made in `work`, which all machines of a cluster have to see.
     """
-    ray = _imported()
+    try:
+        import ray
+    except ModuleNotFoundError:
+        raise MissingExtraError("ray", "scale", "the executor ray") from None
     began = not ray.is_initialized()
     parent = Path(work) if work is not None else Path(tempfile.gettempdir())
     if not parent.is_dir():
@@ -55,14 +58,6 @@ def ray_executor(
 
 
 ray_engine = ray_executor  # the earlier name, kept for one version
-
-
-def _imported() -> Any:
-    try:
-        import ray
-    except ModuleNotFoundError:
-        raise MissingExtraError("ray", "scale", "the executor ray") from None
-    return ray
 
 
 def _begin(ray: Any, address: str | None, workers: int | None) -> None:

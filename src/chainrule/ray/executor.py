@@ -7,6 +7,7 @@ the same result (see `Executor`).
 from __future__ import annotations
 
 import io
+import mmap
 import pickle
 import time
 from collections import deque
@@ -56,14 +57,9 @@ class RayExecutor(Executor):
                 return
             some, answer = waiting.popleft()
             results, seconds = _results(ray, answer)
-            many = _pieces_for_a_task(seconds / len(some), many)
+            # it grows slowly, since first pieces may mislead
+            many = max(1, min(int(_TASK_SECONDS * len(some) / max(seconds, 1e-6)), 4 * many, _MOST_PIECES))
             yield from zip(some, results, strict=True)
-
-
-def _pieces_for_a_task(seconds: float, before: int) -> int:
-    """Return how many pieces of this duration make a task; it grows slowly, since first pieces may mislead."""
-    wanted = int(_TASK_SECONDS / max(seconds, 1e-6))
-    return max(1, min(wanted, 4 * before, _MOST_PIECES))
 
 
 def _results(ray: Any, answer: Any) -> tuple[list[Any], float]:
@@ -135,14 +131,8 @@ def _place(array: NDArray[Any]) -> _Place | None:
         return None
     start = np.frombuffer(whole._mmap, np.uint8).ctypes.data  # type: ignore[attr-defined]
     # a mapping begins at a whole page, at or before the offset that was asked for
-    skipped = whole.offset - whole.offset % _granularity()
+    skipped = whole.offset - whole.offset % mmap.ALLOCATIONGRANULARITY
     return str(whole.filename), array.dtype.str, array.ctypes.data - start + skipped, array.shape, whole.mode
-
-
-def _granularity() -> int:
-    import mmap
-
-    return mmap.ALLOCATIONGRANULARITY
 
 
 def _mapped(file: str, dtype: str, offset: int, shape: tuple[int, ...], mode: str) -> NDArray[Any]:
