@@ -5,6 +5,9 @@ The command line prints the one line of an error, and exits with 2.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class ChainruleError(Exception):
     """The base class of these errors: a problem that the user can solve."""
@@ -102,3 +105,12 @@ class MissingExtraError(ChainruleError):
     def __init__(self, library: str, extra: str, purpose: str) -> None:
         self.library, self.extra = library, extra
         super().__init__(f"{purpose} needs {library}, which is not installed: pip install 'chainrule[{extra}]'")
+
+
+@contextmanager
+def importing(library: str, extra: str, purpose: str) -> Iterator[None]:
+    """Turn the failed import of an optional library in the block into the error that says how to install it."""
+    try:
+        yield
+    except ImportError:
+        raise MissingExtraError(library, extra, purpose) from None

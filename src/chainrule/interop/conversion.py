@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from chainrule.contract.lm import Context, LanguageModel
 from chainrule.contract.model import Model
-from chainrule.errors import FolderError, ForeignFileError, MissingExtraError
+from chainrule.errors import FolderError, ForeignFileError, MissingExtraError, importing
 from chainrule.ngram.arpa.arpa_model import load_arpa, save_arpa
 from chainrule.system.devices import has_torch
 from chainrule.system.progress import SILENT, Progress
@@ -134,11 +134,9 @@ def fetch_model(address: str) -> Path:
     found = _ADDRESS.fullmatch(address)
     if found is None:
         raise ForeignFileError(f"{address}: expected hf://OWNER/NAME or hf://OWNER/NAME@REVISION")
-    try:
+    with importing("huggingface_hub", "hub", "a model of the hub"):
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
-    except ImportError:
-        raise MissingExtraError("huggingface_hub", "hub", "a model of the hub") from None
     name, revision = found[1], found[2]
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=_WANTED))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from chainrule.contract.lm import Context, start_token
 from chainrule.contract.model import Model
-from chainrule.errors import ForeignFileError, MissingExtraError, TokenizerError
+from chainrule.errors import ForeignFileError, TokenizerError, importing
 from chainrule.inference.neural_model import NeuralModel
 from chainrule.interop.decoders import LLAMA, architecture_of, from_weights, to_weights
 from chainrule.interop.foreign import reading
@@ -49,10 +49,8 @@ _BLOCK = {
 
 def library() -> ModuleType:
     """Return the package `gguf`."""
-    try:
+    with importing("gguf", "interop", "a GGUF file"):
         import gguf
-    except ImportError:
-        raise MissingExtraError("gguf", "interop", "a GGUF file") from None
     found: ModuleType = gguf
     return found
 

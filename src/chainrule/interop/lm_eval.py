@@ -27,17 +27,15 @@ import numpy as np
 from chainrule.contract.kinds import load
 from chainrule.contract.lm import LanguageModel, tokens_at_once
 from chainrule.decode.strategies import Greedy, MinP, Strategy, Temperature, TopK, TopP
-from chainrule.errors import ChainruleError, MissingExtraError, SettingsError
+from chainrule.errors import ChainruleError, SettingsError, importing
 from chainrule.evaluation.measure import score_ids
 from chainrule.evaluation.surprisal import score
 from chainrule.interop.continuations import score_continuations, write_until
 from chainrule.tokens.base import encode_in_parallel, utf8
 
-try:
+with importing("lm_eval", "harness", "an adapter to lm-evaluation-harness"):
     from lm_eval.api.model import LM
     from lm_eval.api.registry import register_model
-except ImportError:
-    raise MissingExtraError("lm_eval", "harness", "an adapter to lm-evaluation-harness") from None
 
 DEFAULT_TOKENS = 256
 """The tokens to write where a task sets no limit: that of the harness's own models."""

@@ -20,20 +20,18 @@ import numpy as np
 
 from chainrule.classification.bayes import posterior
 from chainrule.contract.lm import Context, LanguageModel
-from chainrule.errors import MissingExtraError
+from chainrule.errors import importing
 from chainrule.evaluation.surprisal import score
 from chainrule.runs.prepare import TokenizerChoice
 from chainrule.runs.train import train
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer
 
-try:
+with importing("scikit-learn", "sklearn", "a classifier for scikit-learn"):
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
-except ImportError:
-    raise MissingExtraError("scikit-learn", "sklearn", "a classifier for scikit-learn") from None
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {"ngram": {"order": 4}}
 """The settings of a kind where none are given: of orders 2 to 8, 4 told languages and authors apart best."""

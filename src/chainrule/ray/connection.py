@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from chainrule._version import __version__
-from chainrule.errors import ChainruleError, MissingExtraError
+from chainrule.errors import ChainruleError, importing
 from chainrule.ray.executor import RayExecutor
 from chainrule.system.disk import scratch_folder
 from chainrule.system.parallel import cores
@@ -38,10 +38,8 @@ def ray_executor(
 
     The folder of the arrays is made in `work`, which all machines of a cluster have to see.
     """
-    try:
+    with importing("ray", "scale", "the executor ray"):
         import ray
-    except ModuleNotFoundError:
-        raise MissingExtraError("ray", "scale", "the executor ray") from None
     began = not ray.is_initialized()
     parent = Path(work) if work is not None else Path(tempfile.gettempdir())
     if not parent.is_dir():

@@ -24,7 +24,7 @@ from typing import IO, Literal, TypeAlias, TypeVar, cast, get_args
 
 import numpy as np
 
-from chainrule.errors import CorpusError, EncodingError, MissingExtraError
+from chainrule.errors import CorpusError, EncodingError, importing
 from chainrule.text.masking import mask_variables
 
 Item = TypeVar("Item")
@@ -200,10 +200,8 @@ def _open(path: Path) -> IO[bytes]:
     if path.suffix.lower() == ".gz":
         return cast(IO[bytes], gzip.open(path))
     if path.suffix.lower() == ".zst":
-        try:
+        with importing("pyarrow", "files", f"reading {path}"):
             import pyarrow
-        except ImportError:
-            raise MissingExtraError("pyarrow", "files", f"reading {path}") from None
         return cast(IO[bytes], pyarrow.CompressedInputStream(str(path), "zstd"))
     return path.open("rb")
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from chainrule.errors import CorpusError, MissingExtraError
+from chainrule.errors import CorpusError, importing
 from chainrule.text.records import no_field
 from chainrule.text.remote import RemoteFile, is_address, plain_errors, protocol_of
 
@@ -91,10 +91,8 @@ def open_dataset(address: str, fields: Sequence[str]) -> RemoteFile:
 
 def _loaded(wanted: Address, address: str) -> Any:
     """Return the splits of a dataset by name, or the only one; rows are read later."""
-    try:
+    with importing("datasets", "hub", f"reading {address}"):
         import datasets
-    except ImportError:
-        raise MissingExtraError("datasets", "hub", f"reading {address}") from None
     if wanted.is_local:
         folder = Path(wanted.name)
         if not folder.is_dir():

@@ -21,7 +21,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from chainrule.errors import CorpusError, MissingExtraError
+from chainrule.errors import CorpusError, importing
 from chainrule.text.files import Cleaning, clean_blocks, form_of, lines_in, raw_pieces
 
 _ENOUGH_OBJECTS = 1000  # a field that this many objects at the start of a file lack has a wrong name
@@ -235,11 +235,9 @@ def _noted(lines: Iterable[str], taken: list[str]) -> Iterator[str]:
 
 
 def _parquet_rows(path: Path, name: str, fields: Sequence[str], cleaning: Cleaning) -> Iterator[_Row]:
-    try:
+    with importing("pyarrow", "files", f"reading {name}"):
         import pyarrow
         import pyarrow.parquet
-    except ImportError:
-        raise MissingExtraError("pyarrow", "files", f"reading {name}") from None
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             there = _flat(file.schema_arrow.empty_table()).column_names

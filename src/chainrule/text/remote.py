@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from chainrule.errors import ChainruleError, CorpusError, MissingExtraError
+from chainrule.errors import ChainruleError, CorpusError, MissingExtraError, importing
 from chainrule.text.files import BLOCK_SIZE
 from chainrule.text.sources import matches
 
@@ -103,11 +103,9 @@ def _pieces(system: Any, file: str, name: str) -> Iterator[bytes]:
 
 def _file_system(address: str) -> tuple[Any, str]:
     """Return the file system of an address, and the path in it."""
-    try:
+    with importing("fsspec", "remote", f"reading {address}"):
         import fsspec
-    except ImportError:
-        raise MissingExtraError("fsspec", "remote", f"reading {address}") from None
-    from fsspec.registry import known_implementations, registry
+        from fsspec.registry import known_implementations, registry
 
     protocol = protocol_of(address)
     if protocol not in registry and protocol not in known_implementations:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chainrule.errors import MissingExtraError, TokenizerError
+from chainrule.errors import MissingExtraError, TokenizerError, importing
 from chainrule.interop.vocabularies.definitions import added_token, bpe, definition_of, made, replace, steps
 from chainrule.tokens.published import PublishedTokenizer
 
@@ -132,10 +132,8 @@ def _decoder(found: Pieces) -> dict[str, Any]:
 
 def _parsed(raw: bytes) -> Pieces:
     """Read a .model file, which is a message of protocol buffers, by SentencePiece's own description of it."""
-    try:
+    with importing("sentencepiece", "interop", "a model of SentencePiece"):
         from sentencepiece.sentencepiece_model_pb2 import ModelProto
-    except ModuleNotFoundError:
-        raise MissingExtraError("sentencepiece", "interop", "a model of SentencePiece") from None
     model = ModelProto.FromString(raw)
     trained, normalised = model.trainer_spec, model.normalizer_spec
     return Pieces(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chainrule.errors import MissingExtraError
+from chainrule.errors import MissingExtraError, importing
 from chainrule.system.disk.atomic import replaced_file
 from chainrule.system.display import ResultTable, cell, scrolled, to_html
 from chainrule.system.plugins import import_object
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
 def frame(**columns: Any) -> pandas.DataFrame:
     """Return a pandas table of these columns."""
-    try:
+    with importing("pandas", "tables", "a table of pandas"):
         import pandas
-    except ImportError:
-        raise MissingExtraError("pandas", "tables", "a table of pandas") from None
     return pandas.DataFrame(columns)
 
 
