@@ -214,10 +214,7 @@ def _write(
 def _replace_numbers(
     path: Path, sizes: list[int], tables: list[int], vocabulary: Vocabulary, dtype: np.dtype[Any]
 ) -> None:
-    """Replace the tables' numbers by ids, in place in the file.
-
-    Ids are no wider than numbers, so writing never overtakes reading.
-    """
+    """Replace the tables' numbers by ids, in place: ids are no wider, so writing never overtakes reading."""
     ids_of = [ids.astype(dtype) for ids in vocabulary.ids]
     starts = accumulate(sizes, initial=0)
 

@@ -11,14 +11,7 @@ from typing import Any, Literal
 
 from chainrule.errors import SettingsError, TokenizerError
 from chainrule.interop.foreign import reading
-from chainrule.interop.vocabularies.definitions import (
-    Definition,
-    byte_level,
-    byte_level_bpe,
-    made,
-    split,
-    steps,
-)
+from chainrule.interop.vocabularies.definitions import Definition, byte_level, byte_level_bpe, made, split, steps
 from chainrule.interop.vocabularies.sentencepiece import sentencepiece_tokenizer
 from chainrule.tokens.published import PublishedTokenizer
 from chainrule.tokens.subwords.library import byte_characters

@@ -151,10 +151,7 @@ class WordTable:
             self._grow_slots(2 * len(self._slots))
 
     def _make_room(self, cells: int) -> None:
-        """Make space for `cells` more cells in the pool, enough if every word is new.
-
-        Memory that is never written to costs nothing.
-        """
+        """Make space for `cells` more cells in the pool; memory that is never written to costs nothing."""
         room = int(self._used[1]) + cells
         if room > len(self._pool):
             longer = np.empty(max(room, 2 * len(self._pool)), dtype=np.uint64)
