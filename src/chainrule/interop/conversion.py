@@ -39,18 +39,14 @@ def export_model(
         return export(model, out, overwrite=overwrite)
     from chainrule.interop.gguf import write_gguf
 
-    return f"GGUF {write_gguf(model, check_new_file(Path(out), overwrite=overwrite))}"
-
-
-def check_new_file(path: Path, *, overwrite: bool) -> Path:
-    """Return the path, if a file can be written there."""
+    path = Path(out)
     if path.is_dir() or (path.exists() and not overwrite):
         raise FolderError(
             f"{path} exists; choose another one{'' if path.is_dir() else ', or overwrite it (--overwrite)'}"
         )
     if not path.absolute().parent.is_dir():
         raise FolderError(f"{path}: there is no folder {path.parent}")
-    return path
+    return f"GGUF {write_gguf(model, path)}"
 
 
 def import_model(

@@ -68,7 +68,11 @@ def export(model: Model, folder: str | Path, *, overwrite: bool = False) -> str:
         weights, described, files = _of_decoder(
             decoder(model, "hf", "Transformers, masked models and encoder-decoders")
         )
-    check_new_folder(folder, overwrite=overwrite)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        is_ours = (folder / CONFIG).is_file()
+        if not (overwrite and is_ours):
+            hint = "choose another one, or overwrite it (--overwrite, overwrite=True)"
+            raise FolderError(f"{folder} exists; {hint if is_ours else 'choose another one'}")
     with new_folder(folder) as temporary:
         arrays = {name: np.ascontiguousarray(weight.numpy()) for name, weight in weights.items()}
         write_tensors(temporary / "model.safetensors", arrays, {"format": "pt"})
@@ -140,15 +144,6 @@ def _generating(
     settings = {**ids, "suppress_tokens": never_written(lm.tokenizer) or None, "do_sample": False, **generation}
     files = {"generation_config.json": settings, **dict(zip(_VOCABULARY, vocabulary, strict=True))}
     return weights, described, files
-
-
-def check_new_folder(folder: Path, *, overwrite: bool) -> None:
-    """Refuse a folder that exists, unless it is one of this form and `overwrite` is set."""
-    if folder.is_dir() and not any(folder.iterdir()):
-        return
-    if folder.exists() and not (overwrite and (folder / CONFIG).is_file()):
-        hint = "choose another one, or overwrite it (--overwrite, overwrite=True)"
-        raise FolderError(f"{folder} exists; {hint if (folder / CONFIG).is_file() else 'choose another one'}")
 
 
 def _special_ids(lm: NeuralModel) -> dict[str, Any]:

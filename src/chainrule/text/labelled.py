@@ -25,6 +25,7 @@ from chainrule.system.progress import SILENT, Progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.files import form_of, lines_in
 from chainrule.text.given import Text, read_given
+from chainrule.text.pairs import example_lines
 from chainrule.text.records import Fields
 from chainrule.text.split import check_parts, dealt
 
@@ -138,10 +139,7 @@ def single_texts(corpus: Corpus) -> Iterator[str]:
     """Yield the texts to classify: lines of text files, and the text of each record; empty ones are left out."""
     for text in lines_in(corpus.texts):
         yield one_line(text.decode())
-    for path in corpus.paths:
-        is_text = form_of(path) == "text"
-        blocks = lines_in(corpus.text_blocks(path)) if is_text else (one.text for one in corpus.records(path))
-        yield from filter(None, (one_line(text.decode()) for text in blocks))
+    yield from filter(None, (one_line(text.decode()) for text in example_lines(corpus)))
 
 
 def _read(corpus: Corpus) -> Iterator[LabelledText]:

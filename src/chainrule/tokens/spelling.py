@@ -60,8 +60,9 @@ class Spelling:
 
     def starting_with(self, text: bytes) -> NDArray[np.int64]:
         """Return the tokens whose bytes start with the text, in the order of their bytes."""
-        after = _after_all(text)
-        last = len(self._sorted) if after is None else bisect_left(self._sorted, after)
+        last, kept = len(self._sorted), text.rstrip(b"\xff")
+        if kept:  # the first bytes, in order, after all those that start with the text
+            last = bisect_left(self._sorted, kept[:-1] + bytes([kept[-1] + 1]))
         return self._order[bisect_left(self._sorted, text) : last]
 
     def beginning(self, text: bytes) -> NDArray[np.int64]:
@@ -83,12 +84,6 @@ class Spelling:
     def is_spaced(self) -> NDArray[np.bool_]:
         """Which tokens begin with white space."""
         return np.asarray([p[:1] in _SPACES if p else False for p in self.pieces])
-
-
-def _after_all(prefix: bytes) -> bytes | None:
-    """Return the first text, in byte order, after all those that start with a prefix; None if there is none."""
-    kept = prefix.rstrip(b"\xff")
-    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
 
 
 def text_spans(tokenizer: Tokenizer, text: bytes, ids: Sequence[int]) -> Iterator[tuple[int, int]]:

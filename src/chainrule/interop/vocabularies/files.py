@@ -98,7 +98,9 @@ def json_tokenizer(path: Path, described: Mapping[str, Any], size: int | None = 
     definition = read_json(path)
     text_alone, ids = plain(definition, path), added_ids(definition)
     stop = _token(described, "eos", ids)
-    found = (_started_by(definition), _token(described, "bos", ids), stop, ids.get(END_OF_TEXT))
+    templates = [step for step in processors(definition) if step.get("type") == "TemplateProcessing"]
+    first = [template_end(step, 0) for step in templates]
+    found = (*first, _token(described, "bos", ids), stop, ids.get(END_OF_TEXT))
     start = next((token for token in found if token is not None), None)
     if start is None:
         raise TokenizerError(f"{path}: no token to begin a text with: neither bos_token nor eos_token is given")
@@ -131,12 +133,6 @@ def template_end(step: Mapping[str, Any], place: Literal[0, -1]) -> int | None:
     """Return the token that a template puts before a text (0) or after it (-1)."""
     name = (step.get("single") or [{}])[place].get("SpecialToken", {}).get("id")
     return None if name is None else int(step["special_tokens"][name]["ids"][0])
-
-
-def _started_by(definition: Definition) -> int | None:
-    """Return the token that the tokenizer itself puts before a text."""
-    templates = [step for step in processors(definition) if step.get("type") == "TemplateProcessing"]
-    return next((first for step in templates if (first := template_end(step, 0)) is not None), None)
 
 
 def token_content(named: Any) -> Any:

@@ -11,6 +11,7 @@ that would end it is the <s> of the next one, which is never written.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from chainrule.contract.lm import Context
@@ -156,21 +157,22 @@ def _of_bytes(tokenizer: ByteTokenizer) -> Definition:
 
 
 def _of_characters(tokenizer: CharTokenizer) -> Definition:
-    unknown = "<unk>"
-    vocabulary = {unknown: tokenizer.unk, START: tokenizer.bos, LINE_END: tokenizer.eos}
-    vocabulary |= {character: number for number, character in enumerate(tokenizer.characters, start=3)}
     return definition_of(
-        {"type": "WordLevel", "vocab": vocabulary, "unk_token": unknown},
+        _word_level("<unk>", START, tokenizer.characters),
         pre_tokenizer=split(r"(?m:.)", "Isolated"),
         decoder={"type": "Fuse"},
         added=[added_token(tokenizer.bos, START, special=True)],
     )
 
 
+def _word_level(unknown: str, start: str, words: Iterable[str]) -> dict[str, Any]:
+    """Return a model of words, or of characters, after the names of <unk>, <s> and </s>."""
+    vocabulary = {word: number for number, word in enumerate([unknown, start, LINE_END, *words])}
+    return {"type": "WordLevel", "vocab": vocabulary, "unk_token": unknown}
+
+
 def _of_words(tokenizer: WordTokenizer) -> Definition:
     start, unknown = _SPACED.format(START), _SPACED.format("<unk>")
-    vocabulary = {unknown: tokenizer.unk, start: tokenizer.bos, LINE_END: tokenizer.eos}
-    vocabulary |= {word: number for number, word in enumerate(tokenizer.words, start=3)}
     spaces = split(r"[ \t\r\x0b\x0c]+", "Removed")
     # each word brings a space, which is none at the beginning of a line
     decoder = steps(
@@ -182,7 +184,7 @@ def _of_words(tokenizer: WordTokenizer) -> Definition:
         {"type": "Strip", "content": " ", "start": 1, "stop": 0},
     )
     return definition_of(
-        {"type": "WordLevel", "vocab": vocabulary, "unk_token": unknown},
+        _word_level(unknown, start, tokenizer.words),
         pre_tokenizer=steps("pretokenizers", split("\n", "Isolated"), spaces),
         decoder=decoder,
         added=[added_token(tokenizer.bos, start, special=True)],

@@ -99,7 +99,8 @@ def lines_to_cut(block: bytes, longest_piece: int | None) -> list[tuple[int, int
     if len(block) < _GROUP:
         return []
     flagged = [] if longest_piece is None else _long_runs(block).tolist()
-    if _has_long_line(block):
+    half = LONGEST_SECTION // 2  # a long line covers a whole half, wherever it begins
+    if any(block.find(b"\n", start, start + half) < 0 for start in range(0, len(block) - half, half)):
         ends = np.append(np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")), len(block))
         flagged += (ends[np.diff(ends, prepend=-1) > LONGEST_SECTION] - 1).tolist()
     found: list[tuple[int, int]] = []
@@ -108,12 +109,6 @@ def lines_to_cut(block: bytes, longest_piece: int | None) -> list[tuple[int, int
             end = block.find(b"\n", place)
             found.append((block.rfind(b"\n", 0, place) + 1, len(block) if end < 0 else end))
     return found
-
-
-def _has_long_line(block: bytes) -> bool:
-    """Return True if there is a line of about LONGEST_SECTION bytes or more."""
-    half = LONGEST_SECTION // 2  # a long line covers a whole half, wherever it begins
-    return any(block.find(b"\n", start, start + half) < 0 for start in range(0, len(block) - half, half))
 
 
 def _long_runs(block: bytes) -> NDArray[np.int64]:
