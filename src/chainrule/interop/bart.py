@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from chainrule.errors import SettingsError
-from chainrule.interop.weights import WITH_LAYERNORM, Architecture, from_published, refuse, state_of, to_published
+from chainrule.interop.weights import WITH_LAYERNORM, Architecture, refuse, state_of
 from chainrule.networks.seq2seq.config import Seq2SeqSettings
 from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder
 from chainrule.networks.seq2seq.transformer import TransformerEncoderDecoder
@@ -104,8 +104,8 @@ def to_bart_weights(
     state["decoder.embedding"] = table_VD
     others = {"activation_dropout": design.hidden_dropout or 0.0, "init_std": design.initial_std}
     others |= {"is_encoder_decoder": True, "tie_word_embeddings": True}
-    weights = to_published(state, BART.pairs(design), rows, design)
-    return {**weights, _BIAS: torch.zeros(1, rows)}, BART.described(design, rows, **others)
+    weights, described = BART.published(state, BART.pairs(design), design, rows, **others)
+    return {**weights, _BIAS: torch.zeros(1, rows)}, described
 
 
 def from_bart_weights(
@@ -127,8 +127,7 @@ def from_bart_weights(
     def make() -> TransformerEncoderDecoder:
         return TransformerEncoderDecoder(settings, vocab_size, bos, vocab_size, shares=True)
 
-    pairs, rows = BART.pairs(settings.transformer()), described["vocab_size"]
-    network = from_published(make, weights, pairs, rows=rows, unread=BART.unread)
+    network = BART.network(make, weights, BART.pairs(settings.transformer()), described["vocab_size"])
     if before is not None:
         with torch.no_grad():
             network.decoder.embedding[bos] = network.decoder.embedding[before]

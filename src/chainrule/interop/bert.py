@@ -13,17 +13,7 @@ import torch
 from torch import Tensor
 
 from chainrule.errors import SettingsError
-from chainrule.interop.weights import (
-    USUAL_SIZES,
-    WITH_LAYERNORM,
-    Architecture,
-    Pair,
-    even_heads,
-    expect,
-    from_published,
-    state_of,
-    to_published,
-)
+from chainrule.interop.weights import USUAL_SIZES, WITH_LAYERNORM, Architecture, Pair, even_heads, expect, state_of
 from chainrule.networks.transformer.masked import MaskedTransformer
 from chainrule.networks.transformer.settings import MaskedSettings
 
@@ -92,10 +82,10 @@ def to_bert_weights(
     state["encoder.embedding"][mask] = state["encoder.embedding"][network.head.vocab_size]
     state["head.bias"] = state["head.bias"].clone()
     state["head.bias"][list(never)] = NEVER
-    weights = to_published(state, BERT.pairs(config), rows, config)
+    weights, described = BERT.published(state, BERT.pairs(config), config, rows, type_vocab_size=2)
     weights[_SEGMENTS] = torch.zeros(2, config.width)
     weights[_BIAS_OF_PRODUCT] = weights[_BIAS].clone()
-    return weights, BERT.described(config, rows, type_vocab_size=2)
+    return weights, described
 
 
 def from_bert_weights(
@@ -107,9 +97,7 @@ def from_bert_weights(
     """
     config = MaskedSettings(preset="bert", hidden_dropout=0.0, token_dropout=0.0, **BERT.settings(described))
     pairs, rows = [_as_named(pair, weights) for pair in BERT.pairs(config)], described["vocab_size"]
-    network = from_published(
-        lambda: MaskedTransformer(config, vocab_size), weights, pairs, rows=rows, unread=BERT.unread
-    )
+    network = BERT.network(lambda: MaskedTransformer(config, vocab_size), weights, pairs, rows)
     segments = weights.get(_SEGMENTS)
     with torch.no_grad():
         if segments is not None:

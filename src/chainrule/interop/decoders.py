@@ -17,17 +17,7 @@ import torch
 from torch import Tensor
 
 from chainrule.errors import SettingsError
-from chainrule.interop.weights import (
-    USUAL_SIZES,
-    WITH_LAYERNORM,
-    Architecture,
-    Pair,
-    even_heads,
-    expect,
-    from_published,
-    state_of,
-    to_published,
-)
+from chainrule.interop.weights import USUAL_SIZES, WITH_LAYERNORM, Architecture, Pair, even_heads, expect, state_of
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer
 
@@ -138,8 +128,7 @@ def to_weights(
             "rope_theta": config.rotary_base,
             **({"use_sliding_window": False} if architecture is QWEN3 else {"mlp_bias": config.bias}),
         }
-    weights = to_published(state_of(network), _pairs(architecture, config), rows, config)
-    return weights, architecture.described(config, rows, **others)
+    return architecture.published(state_of(network), _pairs(architecture, config), config, rows, **others)
 
 
 def from_weights(
@@ -161,9 +150,7 @@ def from_weights(
         pairs = [
             pair._replace(theirs=[name.removeprefix("transformer.") for name in pair.theirs]) for pair in pairs
         ]
-    return from_published(
-        lambda: Transformer(config, vocab_size or rows, bos), weights, pairs, rows=rows, unread=architecture.unread
-    )
+    return architecture.network(lambda: Transformer(config, vocab_size or rows, bos), weights, pairs, rows)
 
 
 def _llama_design(

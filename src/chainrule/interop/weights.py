@@ -94,15 +94,6 @@ class Architecture:
     skipped: int = 0
     """How many rows its positions have before the first one that is used."""
 
-    def described(self, config: TransformerConfig, rows: int, **others: Any) -> dict[str, Any]:
-        """Return the configuration of a network whose tables have that many rows; an open dropout is 0."""
-        names = {**self.sizes, **{theirs: ours for theirs, (ours, _) in self.options.items()}}
-        found = {theirs: getattr(config, ours) for theirs, ours in names.items()}
-        if self.activation is not None:
-            found[self.activation[0]] = ACTIVATIONS[config.activation]
-        found = {name: 0.0 if value is None else value for name, value in found.items()}
-        return {"model_type": self.model_type, "architectures": [self.name], "vocab_size": rows, **others, **found}
-
     def settings(self, described: Mapping[str, Any]) -> dict[str, Any]:
         """Our settings for a published configuration; one that no network here has is refused."""
         for name in self.sizes:
@@ -144,33 +135,77 @@ class Architecture:
             for kind in (("weight", "bias") if bias and "*" in ours else ("weight",))
         ]
 
+    def published(
+        self, state: Mapping[str, Tensor], pairs: Iterable[Pair], config: TransformerConfig, rows: int, **more: Any
+    ) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return the published weights of a network with these, and its configuration; an open dropout is 0 there.
+
+        Tables have `rows` rows; `more` is what else the configuration says.
+        """
+        weights = {}
+        for pair in pairs:
+            if pair.is_left_out and pair.ours in state:  # the table of a tied head, which has another name too
+                continue
+            weight = state[pair.ours] if pair.ours in state else _without_effect(pair.ours, state, config)
+            weight = weight[:rows] if pair.is_table else weight
+            if pair.skipped:
+                weight = torch.cat([weight.new_zeros(pair.skipped, weight.shape[1]), weight])
+            if len(pair.theirs) == 3:
+                sizes = [heads * config.head_size for heads in (config.heads, config.kv_heads, config.kv_heads)]
+            else:
+                sizes = [len(weight) // len(pair.theirs)] * len(pair.theirs)
+            for name, part in zip(pair.theirs, torch.split(weight, sizes), strict=True):
+                weights[name] = (part.T if pair.is_transposed else part).float().cpu().contiguous().clone()
+        names = {**self.sizes, **{theirs: ours for theirs, (ours, _) in self.options.items()}}
+        found = {theirs: getattr(config, ours) for theirs, ours in names.items()}
+        if self.activation is not None:
+            found[self.activation[0]] = ACTIVATIONS[config.activation]
+        found = {name: 0.0 if value is None else value for name, value in found.items()}
+        described = {
+            "model_type": self.model_type,
+            "architectures": [self.name],
+            "vocab_size": rows,
+            **more,
+            **found,
+        }
+        return weights, described
+
+    def network(self, make: Callable[[], N], weights: Mapping[str, Tensor], every: Sequence[Pair], rows: int) -> N:
+        """Return the network of `make` with published weights; names, types and shapes are checked first.
+
+        Published tables have `rows` rows. A weight that no pair names would be lost: it is refused unless `unread`.
+        """
+        with torch.device("meta"):
+            shapes = {name: weight.shape for name, weight in make().state_dict().items()}
+        pairs = [pair for pair in every if not pair.is_left_out]
+        for pair in pairs:
+            _check(pair, shapes[pair.ours], weights, rows)
+        named = {name for pair in every for name in pair.theirs}
+        lost = [name for name in weights if name not in named and not name.endswith(self.unread)]
+        if lost:
+            raise SettingsError(f"the configuration has no place for {lost[0]!r}, one of {len(lost)} such weights")
+        with torch.random.fork_rng([]):
+            network = make()
+        state = network.state_dict()
+        for pair in pairs:
+            parts = [weights[name].T if pair.is_transposed else weights[name] for name in pair.theirs]
+            weight = torch.cat([part.float() for part in parts])[pair.skipped :]
+            if pair.is_table:
+                weight = _with_rows(weight[: len(state[pair.ours])], len(state[pair.ours]))
+            if not bool((weight.abs() < _MOST).all()):  # NaN is not less either
+                found = f"{weight.abs().max():.0e}" if bool(weight.isfinite().all()) else "NaN or infinity"
+                raise SettingsError(
+                    f"{', '.join(pair.theirs)} should be finite numbers below 1e19, but has {found}"
+                )
+            state[pair.ours].copy_(weight)
+        return network
+
 
 def _stacked(name: str) -> list[str]:
     """Return the names that one with [a|b] in it stands for: one with a, and one with b."""
     before, _, rest = name.partition("[")
     parts, _, after = rest.partition("]")
     return [before + part + after for part in parts.split("|")]
-
-
-def to_published(
-    state: Mapping[str, Tensor], pairs: Iterable[Pair], rows: int, config: TransformerConfig
-) -> dict[str, Tensor]:
-    """Return the published weights of a network with these weights; tables with that many rows."""
-    weights = {}
-    for pair in pairs:
-        if pair.is_left_out and pair.ours in state:  # the table of a tied head, which has another name too
-            continue
-        weight = state[pair.ours] if pair.ours in state else _without_effect(pair.ours, state, config)
-        weight = weight[:rows] if pair.is_table else weight
-        if pair.skipped:
-            weight = torch.cat([weight.new_zeros(pair.skipped, weight.shape[1]), weight])
-        if len(pair.theirs) == 3:
-            sizes = [heads * config.head_size for heads in (config.heads, config.kv_heads, config.kv_heads)]
-        else:
-            sizes = [len(weight) // len(pair.theirs)] * len(pair.theirs)
-        for name, part in zip(pair.theirs, torch.split(weight, sizes), strict=True):
-            weights[name] = (part.T if pair.is_transposed else part).float().cpu().contiguous().clone()
-    return weights
 
 
 def _without_effect(name: str, state: Mapping[str, Tensor], config: TransformerConfig) -> Tensor:
@@ -190,43 +225,6 @@ def state_of(network: Stack) -> dict[str, Tensor]:
     if config.scaled_embedding:  # allowed for tables of their own only
         state["embedding"] = state["embedding"] * config.width**0.5
     return state
-
-
-def from_published(
-    make: Callable[[], N],
-    weights: Mapping[str, Tensor],
-    every: Sequence[Pair],
-    *,
-    rows: int,
-    unread: tuple[str, ...],
-) -> N:
-    """Return the network of `make` with published weights; names, types and shapes are checked first.
-
-    Published tables have `rows` rows. `unread` is `Architecture.unread`; any other weight that no pair names would
-    be lost, and is refused.
-    """
-    with torch.device("meta"):
-        shapes = {name: weight.shape for name, weight in make().state_dict().items()}
-    pairs = [pair for pair in every if not pair.is_left_out]
-    for pair in pairs:
-        _check(pair, shapes[pair.ours], weights, rows)
-    named = {name for pair in every for name in pair.theirs}
-    lost = [name for name in weights if name not in named and not name.endswith(unread)]
-    if lost:
-        raise SettingsError(f"the configuration has no place for {lost[0]!r}, one of {len(lost)} such weights")
-    with torch.random.fork_rng([]):
-        network = make()
-    state = network.state_dict()
-    for pair in pairs:
-        parts = [weights[name].T if pair.is_transposed else weights[name] for name in pair.theirs]
-        weight = torch.cat([part.float() for part in parts])[pair.skipped :]
-        if pair.is_table:
-            weight = _with_rows(weight[: len(state[pair.ours])], len(state[pair.ours]))
-        if not bool((weight.abs() < _MOST).all()):  # NaN is not less either
-            found = "has NaN or infinity" if not bool(weight.isfinite().all()) else f"has {weight.abs().max():.0e}"
-            raise SettingsError(f"{', '.join(pair.theirs)} should be finite numbers below 1e19, but {found}")
-        state[pair.ours].copy_(weight)
-    return network
 
 
 def _check(pair: Pair, shape: torch.Size, weights: Mapping[str, Tensor], rows: int) -> None:
