@@ -100,7 +100,8 @@ def _of_decoder(lm: NeuralModel) -> Published:
             weights["lm_head.weight"], described["tie_word_embeddings"] = table.clone(), False
         table[start] = table[read]
     vocabulary = published_files(lm.tokenizer, lm.context, lm.network.config.window)
-    return _generating(lm, weights, described, vocabulary, _special_ids(lm))
+    more, files = _generating(lm, vocabulary, _special_ids(lm))
+    return weights, described | more, files
 
 
 def _of_masked(model: EncoderModel) -> Published:
@@ -128,22 +129,17 @@ def _of_encoder_decoder(model: EncoderDecoderModel) -> Published:
     vocabulary = source_files(tokenizer, settings.window, starts=settings.source_start)
     ids = _special_ids(model)
     ids |= {"decoder_start_token_id": start_token(tokenizer, model.context), "forced_eos_token_id": None}
-    return _generating(model, weights, described, vocabulary, ids, max_length=settings.window)
+    more, files = _generating(model, vocabulary, ids, max_length=settings.window)
+    return weights, described | more, files
 
 
 def _generating(
-    lm: NeuralModel,
-    weights: dict[str, Tensor],
-    described: dict[str, Any],
-    vocabulary: tuple[dict[str, Any], dict[str, Any]],
-    ids: dict[str, Any],
-    **generation: Any,
-) -> Published:
-    """Return the folder's contents for a model that generates text; `generation` are settings for generating."""
-    described |= {"dtype": "float32", **ids, "use_cache": True}
+    lm: NeuralModel, vocabulary: tuple[Any, Any], ids: dict[str, Any], **generation: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what the configuration of a model that generates text says besides, and its other files."""
     settings = {**ids, "suppress_tokens": never_written(lm.tokenizer) or None, "do_sample": False, **generation}
     files = {"generation_config.json": settings, **dict(zip(_VOCABULARY, vocabulary, strict=True))}
-    return weights, described, files
+    return {"dtype": "float32", **ids, "use_cache": True}, files
 
 
 def _special_ids(lm: NeuralModel) -> dict[str, Any]:
