@@ -94,8 +94,16 @@ def _do(function: bytes, pieces: bytes) -> tuple[bytes, float, bytes | None]:
 
 def packed(value: Any) -> bytes:
     """Return a value as bytes, also functions inside functions; arrays of files become the names of the files."""
+    from ray import cloudpickle
+
+    class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
+        def reducer_override(self, value: Any) -> Any:
+            if isinstance(value, np.ndarray) and (place := _place(value)) is not None:
+                return np.memmap, place
+            return super().reducer_override(value)
+
     buffer = io.BytesIO()
-    _pickler()(buffer).dump(value)
+    Pickler(buffer).dump(value)
     return buffer.getvalue()
 
 
@@ -104,24 +112,8 @@ def unpacked(content: bytes) -> Any:
     return pickle.loads(content)
 
 
-def _pickler() -> Any:
-    from ray import cloudpickle
-
-    class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
-        def reducer_override(self, value: Any) -> Any:
-            if isinstance(value, np.ndarray) and (place := _place(value)) is not None:
-                return _mapped, place
-            return super().reducer_override(value)
-
-    return Pickler
-
-
-_Place = tuple[str, str, int, tuple[int, ...], str]
-"""The file, the type, the offset in bytes, the shape, and the mode of a mapped array."""
-
-
-def _place(array: NDArray[Any]) -> _Place | None:
-    """Return the place of an array in a named file; None if it is in none, or not in one piece."""
+def _place(array: NDArray[Any]) -> tuple[Any, ...] | None:
+    """Return what np.memmap takes for an array in a named file; None if it is in none, or not in one piece."""
     whole: Any = array
     while isinstance(whole, np.ndarray) and not isinstance(whole, np.memmap):
         whole = whole.base
@@ -132,8 +124,5 @@ def _place(array: NDArray[Any]) -> _Place | None:
     start = np.frombuffer(whole._mmap, np.uint8).ctypes.data  # type: ignore[attr-defined]
     # a mapping begins at a whole page, at or before the offset that was asked for
     skipped = whole.offset - whole.offset % mmap.ALLOCATIONGRANULARITY
-    return str(whole.filename), array.dtype.str, array.ctypes.data - start + skipped, array.shape, whole.mode
-
-
-def _mapped(file: str, dtype: str, offset: int, shape: tuple[int, ...], mode: str) -> NDArray[Any]:
-    return np.memmap(file, np.dtype(dtype), "r" if mode == "r" else "r+", offset, shape)
+    mode = "r" if whole.mode == "r" else "r+"
+    return str(whole.filename), array.dtype.str, mode, array.ctypes.data - start + skipped, array.shape

@@ -31,7 +31,7 @@ from chainrule.interop.vocabularies.definitions import (
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.char import ByteTokenizer, CharTokenizer
 from chainrule.tokens.published import PublishedTokenizer
-from chainrule.tokens.subwords.library import INSIDE, byte_characters
+from chainrule.tokens.subwords.library import INSIDE, byte_characters, character_bytes
 from chainrule.tokens.subwords.tokenizer import SubwordTokenizer
 from chainrule.tokens.words.tokenizer import WordTokenizer
 
@@ -104,7 +104,8 @@ def definition_and_names(tokenizer: Tokenizer) -> tuple[Definition, str, dict[st
     if isinstance(tokenizer, SubwordTokenizer):
         found, start = _of_subwords(tokenizer), START
     elif isinstance(tokenizer, ByteTokenizer):
-        found, start = _of_bytes(tokenizer), START
+        start, whole = START, byte_level(use_regex=False)
+        found = byte_level_bpe(character_bytes(), [], (tokenizer.bos, START), words=whole)
     elif isinstance(tokenizer, CharTokenizer):
         found, start = _of_characters(tokenizer), START
     elif isinstance(tokenizer, WordTokenizer) and tokenizer.splitting == "whitespace":
@@ -149,11 +150,6 @@ def _of_subwords(tokenizer: SubwordTokenizer) -> Definition:
     inside = [replace({"String": INSIDE}, "")] if tokenizer.algorithm == "wordpiece" else []
     definition["decoder"] = steps("decoders", *inside, byte_level()) if inside else byte_level()
     return definition
-
-
-def _of_bytes(tokenizer: ByteTokenizer) -> Definition:
-    vocabulary = {character: byte for byte, character in byte_characters().items()}
-    return byte_level_bpe(vocabulary, [], (tokenizer.bos, START), words=byte_level(use_regex=False))
 
 
 def _of_characters(tokenizer: CharTokenizer) -> Definition:
