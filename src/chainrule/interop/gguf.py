@@ -20,31 +20,12 @@ from chainrule.interop.foreign import reading
 from chainrule.interop.huggingface import as_model, decoder
 from chainrule.interop.llama2c import halves
 from chainrule.interop.vocabularies.definitions import byte_level_bpe, made
-from chainrule.interop.weights import expect
+from chainrule.interop.weights import expect, stacked
 from chainrule.networks.transformer.decoder import Transformer
 from chainrule.system.disk.atomic import replaced_path
 from chainrule.tokens.published import PublishedTokenizer
 from chainrule.tokens.subwords.library import byte_characters
 from chainrule.tokens.subwords.tokenizer import SubwordTokenizer
-
-_OUTSIDE = {
-    "model.embed_tokens.weight": "token_embd.weight",
-    "model.norm.weight": "output_norm.weight",
-    "lm_head.weight": "output.weight",
-}
-_BLOCK = {
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
 
 
 def library() -> ModuleType:
@@ -73,7 +54,7 @@ def write_gguf(model: Model, path: str | Path) -> str:
         try:
             _add_sizes(writer, described)
             _add_tokenizer(writer, tokenizer, lm)
-            names = _names(described)
+            names = _names(described["num_hidden_layers"])
             for name, weight in weights.items():
                 writer.add_tensor(names[name], _their_order(name, weight.numpy(), described))
             writer.write_header_to_file()
@@ -102,15 +83,12 @@ def _add_sizes(writer: Any, described: dict[str, Any]) -> None:
     writer.add_vocab_size(described["vocab_size"])
 
 
-def _names(described: dict[str, Any]) -> dict[str, str]:
-    """Return the names of a Llama's weights: those of transformers, and llama.cpp's."""
-    layers = range(described["num_hidden_layers"])
-    of_blocks = {
-        f"model.layers.{i}.{ours}.weight": f"blk.{i}.{theirs}.weight"
-        for i in layers
-        for ours, theirs in _BLOCK.items()
-    }
-    return {**_OUTSIDE, **of_blocks}
+def _names(layers: int) -> dict[str, str]:
+    """Return the names of a Llama's or a Qwen3's weights: those of transformers, and llama.cpp's."""
+    table = library().get_tensor_name_map(library().MODEL_ARCH.QWEN3, layers)
+    stems = [name.replace("*", "weight") for names in LLAMA.weights.values() for name in stacked(names)]
+    every = [stem.format(i) for stem in stems for i in range(layers if "{}" in stem else 1)]
+    return {name: table.get_name(name, (".weight",)) for name in every}
 
 
 def _their_order(name: str, array: np.ndarray, described: dict[str, Any]) -> np.ndarray:
@@ -186,7 +164,7 @@ def _read(path: Path, tensors: Any, values: dict[str, Any]) -> tuple[Transformer
     if kind != "gpt2" or pattern not in ("gpt-2", None):
         raise ForeignFileError(f"{path}: its tokenizer is {kind} {pattern or ''}, not gpt2 with the pattern gpt-2")
     described, weights = _described(path, values), {}
-    names = {theirs: ours for ours, theirs in _names(described).items()}
+    names = {theirs: ours for ours, theirs in _names(described["num_hidden_layers"]).items()}
     for tensor in tensors:
         if tensor.tensor_type.name not in ("F32", "F16"):
             raise ForeignFileError(f"{path}: {tensor.name} is {tensor.tensor_type.name}, not F32 or F16")

@@ -123,7 +123,7 @@ class Architecture:
         return [
             Pair(
                 ours.format(layer).replace("*", kind),
-                [name.format(layer).replace("*", kind) for name in _stacked(theirs.removesuffix("ᵀ"))],
+                [name.format(layer).replace("*", kind) for name in stacked(theirs.removesuffix("ᵀ"))],
                 is_transposed=theirs.endswith("ᵀ") and kind == "weight",
                 is_table=ours.endswith(_TABLES),
                 skipped=self.skipped if ours.endswith("positions.added_TD") else 0,
@@ -201,7 +201,7 @@ class Architecture:
         return network
 
 
-def _stacked(name: str) -> list[str]:
+def stacked(name: str) -> list[str]:
     """Return the names that one with [a|b] in it stands for: one with a, and one with b."""
     before, _, rest = name.partition("[")
     parts, _, after = rest.partition("]")
