@@ -27,6 +27,15 @@ from chainrule.tokens.published import PublishedTokenizer
 from chainrule.tokens.subwords.library import byte_characters
 from chainrule.tokens.subwords.tokenizer import SubwordTokenizer
 
+_SIZES = {
+    "embedding_length": "hidden_size",
+    "feed_forward_length": "intermediate_size",
+    "context_length": "max_position_embeddings",
+    "block_count": "num_hidden_layers",
+    "attention.head_count": "num_attention_heads",
+}
+"""The sizes of a network, in llama.cpp's names and in those of transformers."""
+
 
 def library() -> ModuleType:
     """Return the package `gguf`."""
@@ -52,7 +61,14 @@ def write_gguf(model: Model, path: str | Path) -> str:
     with replaced_path(path) as temporary:
         writer = gguf.GGUFWriter(temporary, architecture)
         try:
-            _add_sizes(writer, described)
+            for key, name in _SIZES.items():
+                writer.add_uint32(f"{architecture}.{key}", described[name])
+            writer.add_head_count_kv(described["num_key_value_heads"])
+            for add_size in (writer.add_key_length, writer.add_value_length, writer.add_rope_dimension_count):
+                add_size(described["head_dim"])
+            writer.add_layer_norm_rms_eps(described["rms_norm_eps"])
+            writer.add_rope_freq_base(described["rope_theta"])
+            writer.add_vocab_size(described["vocab_size"])
             _add_tokenizer(writer, tokenizer, lm)
             names = _names(described["num_hidden_layers"])
             for name, weight in weights.items():
@@ -66,21 +82,6 @@ def write_gguf(model: Model, path: str | Path) -> str:
             raise
         writer.close()
     return architecture
-
-
-def _add_sizes(writer: Any, described: dict[str, Any]) -> None:
-    writer.add_context_length(described["max_position_embeddings"])
-    writer.add_embedding_length(described["hidden_size"])
-    writer.add_block_count(described["num_hidden_layers"])
-    writer.add_feed_forward_length(described["intermediate_size"])
-    writer.add_head_count(described["num_attention_heads"])
-    writer.add_head_count_kv(described["num_key_value_heads"])
-    writer.add_key_length(described["head_dim"])
-    writer.add_value_length(described["head_dim"])
-    writer.add_layer_norm_rms_eps(described["rms_norm_eps"])
-    writer.add_rope_freq_base(described["rope_theta"])
-    writer.add_rope_dimension_count(described["head_dim"])
-    writer.add_vocab_size(described["vocab_size"])
 
 
 def _names(layers: int) -> dict[str, str]:
@@ -163,14 +164,20 @@ def _read(path: Path, tensors: Any, values: dict[str, Any]) -> tuple[Transformer
     kind, pattern = values.get("tokenizer.ggml.model"), values.get("tokenizer.ggml.pre")
     if kind != "gpt2" or pattern not in ("gpt-2", None):
         raise ForeignFileError(f"{path}: its tokenizer is {kind} {pattern or ''}, not gpt2 with the pattern gpt-2")
-    described, weights = _described(path, values), {}
+    described = {name: _required(path, values, f"llama.{key}") for key, name in _SIZES.items()}
+    described |= {
+        "num_key_value_heads": values.get("llama.attention.head_count_kv") or described["num_attention_heads"],
+        "rms_norm_eps": values.get("llama.attention.layer_norm_rms_epsilon") or 1e-5,
+        "rope_theta": values.get("llama.rope.freq_base") or 10000.0,
+        "vocab_size": len(_required(path, values, "tokenizer.ggml.tokens")),
+    }
+    weights: dict[str, Tensor] = {}
     names = {theirs: ours for ours, theirs in _names(described["num_hidden_layers"]).items()}
     for tensor in tensors:
         if tensor.tensor_type.name not in ("F32", "F16"):
             raise ForeignFileError(f"{path}: {tensor.name} is {tensor.tensor_type.name}, not F32 or F16")
         name = names.get(tensor.name, tensor.name)
         weights[name] = _our_order(name, torch.from_numpy(np.array(tensor.data)).float(), described)
-    described["vocab_size"] = len(_required(path, values, "tokenizer.ggml.tokens"))
     described["tie_word_embeddings"] = "lm_head.weight" not in weights
     tokenizer = _tokenizer(path, values)
     return from_weights(LLAMA, weights, described, tokenizer.bos, tokenizer.vocab_size), tokenizer
@@ -180,20 +187,6 @@ def _required(path: Path, values: dict[str, Any], name: str) -> Any:
     if name not in values:
         raise ForeignFileError(f"{path}: this GGUF file does not say {name}")
     return values[name]
-
-
-def _described(path: Path, values: dict[str, Any]) -> dict[str, Any]:
-    heads = _required(path, values, "llama.attention.head_count")
-    return {
-        "hidden_size": _required(path, values, "llama.embedding_length"),
-        "intermediate_size": _required(path, values, "llama.feed_forward_length"),
-        "max_position_embeddings": _required(path, values, "llama.context_length"),
-        "num_hidden_layers": _required(path, values, "llama.block_count"),
-        "num_attention_heads": heads,
-        "num_key_value_heads": values.get("llama.attention.head_count_kv") or heads,
-        "rms_norm_eps": values.get("llama.attention.layer_norm_rms_epsilon") or 1e-5,
-        "rope_theta": values.get("llama.rope.freq_base") or 10000.0,
-    }
 
 
 def _our_order(name: str, weight: Tensor, described: dict[str, Any]) -> Tensor:
