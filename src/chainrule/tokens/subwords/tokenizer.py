@@ -95,10 +95,22 @@ class SubwordTokenizer(Tokenizer):
         return fast_encoder(self.definition, self.eos, self.encode_lines_by_library)
 
     def encode_lines(self, block: bytes) -> Ids:
-        lines = lines_to_cut(block, self.longest_piece)
-        cut = [(start, end, self.sections(block[start:end])) for start, end in lines]
-        cut = [(start, end, parts) for start, end, parts in cut if len(parts) > 1]
-        return self._encode_by_sections(block, cut) if cut else self._encode_whole_lines(block)
+        pieces: list[bytes] = []
+        added: list[int] = []  # the numbers of line ends after sections, which are encoded as if they were lines
+        position = lines = 0
+        for start, end in lines_to_cut(block, self.longest_piece):
+            parts = self.sections(block[start:end])
+            lines += block.count(b"\n", position, start)
+            added += range(lines, lines + len(parts) - 1)
+            lines += len(parts) - 1
+            pieces += [block[position:start], "\n".join(parts).encode()]
+            position = end
+        if not added:
+            return self._encode_whole_lines(block)
+        divided = b"".join([*pieces, block[position:]])
+        # as many lines at once as is fast and does not take much memory
+        ids = np.concatenate([self._encode_whole_lines(some) for some in cut_at_lines(divided, _BATCH)])
+        return np.delete(ids, np.flatnonzero(ids == self.eos)[added])
 
     def merges(self) -> list[list[str]]:
         """Return the pairs of pieces that BPE merges, the first learned first."""
@@ -116,25 +128,6 @@ class SubwordTokenizer(Tokenizer):
             if ids is not None:
                 return ids
         return self.encode_lines_by_library(block)
-
-    def _encode_by_sections(self, block: bytes, cut: list[tuple[int, int, list[str]]]) -> Ids:
-        """Encode a block in which some lines, from a start to an end, are cut into sections.
-
-        A section is encoded as if it were a line; the line ends that this adds are then removed. As many lines are
-        encoded at once as is fast and does not take much memory.
-        """
-        pieces: list[bytes] = []
-        added: list[int] = []  # the numbers of the line ends that are no line ends of the block
-        position = lines = 0
-        for start, end, parts in cut:
-            lines += block.count(b"\n", position, start)
-            added += range(lines, lines + len(parts) - 1)
-            lines += len(parts) - 1
-            pieces += [block[position:start], "\n".join(parts).encode()]
-            position = end
-        divided = b"".join([*pieces, block[position:]])
-        ids = np.concatenate([self._encode_whole_lines(some) for some in cut_at_lines(divided, _BATCH)])
-        return np.delete(ids, np.flatnonzero(ids == self.eos)[added])
 
     def encode_lines_by_library(self, block: bytes) -> Ids:
         """Return the ids of a block of lines, from the `tokenizers` library: the reference for the fast encoder."""
