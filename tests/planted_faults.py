@@ -54,9 +54,9 @@ FAULTS = [  # file, what stands there, what is planted, tests
         "tests/contract",
     ),
     ("autodiff/tape/modules.py", "dx *= 1 - np.square(t)", "dx *= 1 + np.square(t)", "tests/autodiff"),
-    ("training/optim/optimisers.py", "1 / min(self.count, horizon)", "1 / self.count", "tests/training"),
+    ("training/optimisers.py", "1 / min(self.count, horizon)", "1 / self.count", "tests/training"),
     (
-        "training/optim/schedule.py",
+        "training/schedule.py",
         "rising = round(warmup * total)",
         "rising = round(0.5 * warmup * total)",
         "tests/training src/chainrule/training",

@@ -80,7 +80,7 @@ INSIDE = {
         "layouts",
         "objectives",
         "checkpoints",
-        "optim",
+        "optimisers",
         "team",
         "parallel",
         "engines",

@@ -13,8 +13,7 @@ import pytest
 import chainrule as cr
 from chainrule.errors import MissingExtraError, SettingsError
 from chainrule.system.progress import SILENT
-from chainrule.training.tracking.loggers import Run
-from chainrule.training.tracking.metrics_log import MetricsLog
+from chainrule.training.tracking import MetricsLog, Run
 from listening import Listening
 
 TEXT = ["the cat sat on the mat", "the dog sat on the log", "a cat saw the dog"] * 20

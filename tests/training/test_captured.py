@@ -22,7 +22,7 @@ from chainrule.training.engines.torch_engine import TorchEngine
 from chainrule.training.engines.torch_step import Stepper
 from chainrule.training.layouts import Lines, Size, rounded_widths
 from chainrule.training.objectives import Gatherer, NextToken, Sequences, TargetOfSource
-from chainrule.training.optim.optimisers import make_optimiser
+from chainrule.training.optimisers import make_optimiser
 from chainrule.training.run_state import Mode
 
 PAIRS = [(" ".join("abcdefgh"[: 1 + i % 8]), " ".join("abcdefgh"[: 1 + i * 5 % 7])) for i in range(120)]

@@ -14,9 +14,8 @@ from chainrule.errors import SettingsError
 from chainrule.networks.network import BatchLoss, Trainable
 from chainrule.networks.training_settings import Schedule, TrainingSettings
 from chainrule.settings import parse
-from chainrule.training.optim.muon import Muon, orthogonal
-from chainrule.training.optim.optimisers import Optimiser, WeightAverage, make_optimiser
-from chainrule.training.optim.schedule import factor
+from chainrule.training.optimisers import Muon, Optimiser, WeightAverage, make_optimiser, orthogonal
+from chainrule.training.schedule import factor
 
 # -- the learning rate over a run, by values ------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from chainrule.training.engines.torch_batches import DeviceGatherer, SendingGath
 from chainrule.training.engines.torch_step import Stepper
 from chainrule.training.layouts import Size, choose_layout
 from chainrule.training.objectives import NextToken
-from chainrule.training.optim.optimisers import make_optimiser
+from chainrule.training.optimisers import make_optimiser
 from chainrule.training.run_state import Mode
 from stopping import stopping
 

@@ -21,11 +21,9 @@ from chainrule.settings import parse
 from chainrule.system.devices import peak_flops
 from chainrule.system.progress import SILENT
 from chainrule.system.progress.bars import VisibleProgress
-from chainrule.training import loop
+from chainrule.training import loop, tracking
 from chainrule.training.engines.torch_engine import TorchEngine
-from chainrule.training.tracking import metrics_log
-from chainrule.training.tracking.loggers import Run
-from chainrule.training.tracking.metrics_log import MetricsLog
+from chainrule.training.tracking import MetricsLog, Run
 from listening import Listening
 
 
@@ -108,7 +106,7 @@ def test_measurements_that_cannot_be_written_do_not_end_a_run(
     def full(values: object) -> str:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(metrics_log, "to_json", full)
+    monkeypatch.setattr(tracking, "to_json", full)
     listening = Listening()
     log = MetricsLog(engine(), listening)
     log.open(Run(tmp_path, {}, 0), 0)
@@ -180,7 +178,7 @@ def test_model_flops_utilisation(monkeypatch: pytest.MonkeyPatch) -> None:
     """1,000 tokens in a second at 714 operations each are a tenth of 7.14e6 a second."""
     monkeypatch.setattr(TorchEngine, "peak_flops", lambda self: 7.14e6)
     moments = iter([0.0, 1.0])
-    monkeypatch.setattr("chainrule.training.tracking.metrics_log.time.perf_counter", lambda: next(moments))
+    monkeypatch.setattr("chainrule.training.tracking.time.perf_counter", lambda: next(moments))
     listening = Listening()
     log = MetricsLog(engine(), listening)
     log.steps(listening, {"step": 1, "tokens": 1000, "loss": 1.0})

@@ -1,6 +1,6 @@
 """The optimisers of the lectures, in NumPy, each update under the equation that it computes.
 
-They take the same steps as the torch optimisers of training/optim/optimisers.py. η is the learning rate, g the
+They take the same steps as the torch optimisers of training/optimisers.py. η is the learning rate, g the
 gradient, w the weights.
 """
 

@@ -17,8 +17,7 @@ from chainrule.networks.defaults import reason
 from chainrule.report.record import FORMAT, VERSION, losses_in_bits
 from chainrule.system.disk.locks import LOCK, is_abandoned
 from chainrule.system.display import PlainResult
-from chainrule.training.checkpoints.run_folder import HISTORY, METRICS, records_of
-from chainrule.training.tracking.curves import curves
+from chainrule.training.checkpoints.run_folder import HISTORY, METRICS, curves, records_of
 
 MOST_SAMPLES = 12
 MOST_POINTS = 2000

@@ -17,16 +17,17 @@ In reading order:
     engines/          what builds networks and computes the steps: torch or the tape
     team.py           the processes that train one network together, as the other files see them
     parallel.py       training on many processes, as torchrun starts them
-    optim/            the learning-rate schedule, and the optimisers and averaged weights of torch networks
+    schedule.py       the factor of the learning rate at each step
+    optimisers.py     from gradients to weights: the optimisers, and averaged weights, of torch networks
     pretrained.py     the encoder of a masked model, from which networks of other tasks begin
     planning.py       what is decided before the first step: modes, how long a run is
-    tracking/         figures of a run: written while it goes on, for other programs too, and read as curves
-    checkpoints/      the run folder, and checkpoints from which a run is resumed bit for bit
+    tracking.py       figures of a run, written while it goes on, for other programs too
+    checkpoints/      the run folder with its curves, and checkpoints from which a run is resumed bit for bit
 """
 
 from __future__ import annotations
 
+from chainrule.training.checkpoints.run_folder import curves
 from chainrule.training.shown_batch import ShownBatch, shown_batch
-from chainrule.training.tracking.curves import curves
 
 __all__ = ["ShownBatch", "curves", "shown_batch"]

@@ -41,7 +41,7 @@ from chainrule.training.engines.base import Engine, Fill
 from chainrule.training.examples import Examples, Texts, texts_of
 from chainrule.training.planning import tokens_per_second
 from chainrule.training.team import check_together, current_team, processes
-from chainrule.training.tracking.loggers import check_logger
+from chainrule.training.tracking import check_logger
 from chainrule.training.train import Trained, train_network
 from chainrule.training.tuning import begun_from, completed, first_prompt, reply_texts
 

@@ -18,11 +18,10 @@ from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints, i
 from chainrule.training.engines.base import Engine, Weights
 from chainrule.training.examples import Texts
 from chainrule.training.objectives import Feed
-from chainrule.training.optim.schedule import factor
 from chainrule.training.planning import Autotune, Pace, long_run
 from chainrule.training.run_state import Place, RunState
-from chainrule.training.tracking.loggers import Run
-from chainrule.training.tracking.metrics_log import MetricsLog
+from chainrule.training.schedule import factor
+from chainrule.training.tracking import MetricsLog, Run
 
 READ_SECONDS = 1.0
 """Seconds between two reads of the losses, each of which waits for the device."""

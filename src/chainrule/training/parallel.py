@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from chainrule.networks.network import BatchLoss, Trainable
-    from chainrule.training.optim.optimisers import Optimiser
+    from chainrule.training.optimisers import Optimiser
 
 T = TypeVar("T")
 
@@ -169,7 +169,7 @@ class Processes(Team):
         return Loss(loss, self.size) if self.shards else _Averaged(network, loss, self.size)
 
     def prepare(self, optimiser: Optimiser) -> None:
-        from chainrule.training.optim.muon import Muon
+        from chainrule.training.optimisers import Muon
 
         for part in optimiser.parts:
             if self.shards and isinstance(part, Muon):

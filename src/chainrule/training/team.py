@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from chainrule.networks.network import BatchLoss, Trainable
-    from chainrule.training.optim.optimisers import Optimiser
+    from chainrule.training.optimisers import Optimiser
 
 T = TypeVar("T")
 

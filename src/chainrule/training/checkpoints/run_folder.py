@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from chainrule.errors import SettingsError
-from chainrule.folder import MANIFEST, check_destination
+from chainrule.errors import FolderError, SettingsError
+from chainrule.folder import MANIFEST, check_destination, read_folder
 from chainrule.system.disk import holding, recover, remove_folder, sweep
+from chainrule.system.disk.tables import Curves
 
 CHECKPOINTS, METRICS, LAST = "checkpoints", "metrics.jsonl", "last"
 
@@ -50,15 +51,6 @@ def _started(run: Path) -> set[Path]:
 
 def _number(path: Path) -> str:
     return path.name.removeprefix("step-")
-
-
-def records_of(metrics: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of metrics.jsonl; a line that was cut short by a crash is left out."""
-    for line in metrics.read_text(encoding="utf-8", errors="replace").split("\n"):
-        with contextlib.suppress(ValueError, RecursionError):
-            record = json.loads(line)
-            if isinstance(record, dict):
-                yield record
 
 
 def check_run(run: Path | None, *, resume: bool) -> None:
@@ -107,3 +99,43 @@ def remove_checkpoints(run: Path) -> None:
     sweep_checkpoints(run)
     with contextlib.suppress(OSError):  # there is something else in it, or it was not there
         (run / CHECKPOINTS).rmdir()
+
+
+# -- measurements -----------------------------------------------------------------------------------------
+
+
+_MEASURED = ("steps", "validation")
+
+
+def records_of(metrics: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of metrics.jsonl; a line that was cut short by a crash is left out."""
+    for line in metrics.read_text(encoding="utf-8", errors="replace").split("\n"):
+        with contextlib.suppress(ValueError, RecursionError):
+            record = json.loads(line)
+            if isinstance(record, dict):
+                yield record
+
+
+def curves(folder: str | Path) -> Curves:
+    """Return the curves of a training: every measurement of a run folder, or the validations of a model folder.
+
+    >>> import tempfile
+    >>> import chainrule as cr
+    >>> small = {"engine": "tape", "hidden": 4, "embedding": 4, "steps": 2}
+    >>> with tempfile.TemporaryDirectory() as run:
+    ...     _ = cr.train("elman", ["the cat sat", "a dog ran"] * 4, run=run, **small)
+    ...     found = curves(run)
+    >>> found.columns()["step"][-1]
+    2
+    """
+    folder = Path(folder)
+    if (folder / METRICS).is_file():
+        return Curves([one for one in records_of(folder / METRICS) if one.get("what") in _MEASURED])
+    if not (folder / MANIFEST).is_file():
+        raise FolderError(f"{folder}: neither a run folder (it has no {METRICS}) nor a model folder")
+    history = read_folder(folder, verify=False).metrics.get(HISTORY)
+    if not history:
+        raise FolderError(
+            f"{folder}: this model has no training curves; only a network that was trained in steps has some"
+        )
+    return Curves(history)

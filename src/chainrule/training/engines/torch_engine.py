@@ -30,7 +30,7 @@ from chainrule.training.engines.torch_batches import torch_gatherer
 from chainrule.training.engines.torch_step import Memories, Stepper, choose_mode, is_from_compiler, is_out_of_memory
 from chainrule.training.layouts import Step
 from chainrule.training.objectives import Feed, Gatherer, Objective
-from chainrule.training.optim.optimisers import Optimiser, WeightAverage, make_optimiser
+from chainrule.training.optimisers import Optimiser, WeightAverage, make_optimiser
 from chainrule.training.run_state import Mode, Place
 from chainrule.training.team import ALONE, current_team, is_divided, whole
 

@@ -24,7 +24,7 @@ from chainrule.training.engines.base import Timer
 from chainrule.training.engines.cuda_graph import StepGraph, copied
 from chainrule.training.layouts import Layout, Rows, Step
 from chainrule.training.objectives import Gatherer
-from chainrule.training.optim.optimisers import Optimiser
+from chainrule.training.optimisers import Optimiser
 from chainrule.training.run_state import Mode, Place
 from chainrule.training.team import ALONE, Team, whole
 
