@@ -181,7 +181,7 @@ class PairExamples(SequenceExamples):
 
 def size_for(length: int, engine: Engine, settings: TrainingSettings) -> Size:
     """Return the size of batches in rows of `length` tokens; each process has its share of a micro-batch."""
-    at_once = (settings.device_batch or settings.batch) * engine.processes
+    at_once = (settings.device_batch or settings.batch) * engine.team.size
     return Size(length, settings.batch, at_once, settings.examples)
 
 

@@ -23,6 +23,7 @@ from itertools import pairwise
 import numpy as np
 
 from chainrule.contract.lm import Context
+from chainrule.networks.training_settings import EPOCHS, TrainingSettings
 from chainrule.tokens.base import line_bounds
 
 OVERLAP = 4
@@ -161,9 +162,9 @@ class Layout(ABC):
     def epoch(self, number: int | None) -> Epoch:
         """Return the steps of an epoch; None: the steps of a validation, without randomness."""
 
-    @abstractmethod
     def count(self, number: int | None) -> int:
-        """Return the number of steps of an epoch, as `len(epoch(number))`."""
+        """Return the number of steps of an epoch."""
+        return len(self.epoch(number))
 
     def validation(self, most_steps: int | None = None) -> list[Step]:
         """Return the steps of a validation, or only the first `most_steps` of them."""
@@ -177,6 +178,14 @@ class Layout(ABC):
         if epochs > whole:
             steps += round((epochs - whole) * self.count(whole))
         return max(1, steps)
+
+    def planned(self, settings: TrainingSettings) -> int | None:
+        """Return the number of steps that `steps` or `epochs` ask for; None if only `minutes` limits the run."""
+        if settings.steps is not None:
+            return settings.steps
+        if settings.epochs is None and settings.minutes is not None:
+            return None
+        return self.steps(settings.epochs or EPOCHS)
 
 
 class Predicting(Layout):
@@ -312,10 +321,6 @@ class Streams(Layout):
             return Step(parts, scale=(last - first) / self.size.length)
 
         return Epoch(len(cuts) - 1, step)
-
-    def count(self, number: int | None) -> int:
-        """Return the number of steps, from the epoch itself, which costs little to make."""
-        return len(self.epoch(number))
 
     def _varied(self, longest: int, number: int) -> np.ndarray:
         """Return random places where steps begin: mostly about `length` apart, one in twenty about half of it."""

@@ -60,10 +60,6 @@ class Job:
         is_any = any(getattr(settings, name) for name in regularisers(settings))
         return settings.regularise == "as-needed" and is_any and self.valid is not None
 
-    def training_sample(self, tokens: int) -> Feed:
-        """Return a sample of about `tokens` tokens of the training text."""
-        return self.texts.train.sampled(tokens).feed(self.engine, self.settings, self.data.seed)
-
     @property
     def autotune(self) -> Autotune:
         return Autotune(self.engine, self.settings, self.train, self.valid)
@@ -86,7 +82,8 @@ class Loop:
         self.seen: Feed | None = None
         """A sample of the training text as large as the held-out one, if overfitting is measured."""
         if job.watches_overfitting and self.valid is not None:
-            self.seen = job.training_sample(self.valid.layout.tokens)
+            sampled = job.texts.train.sampled(self.valid.layout.tokens)
+            self.seen = sampled.feed(job.engine, job.settings, job.data.seed)
         job.engine.regularise(state.overfitting.strength)
         self.pace = Pace.of(state.total, job.settings.minutes)
         self.log = MetricsLog(job.engine, job.data.progress)
@@ -333,6 +330,6 @@ class Loop:
             "identity": self.job.identity,
             "counts": snapshot.counts,
             "state": self.state.to_json(),
-            "processes": self.job.engine.processes,
+            "processes": self.job.engine.team.size,
         }
         return Checkpoint({**snapshot.arrays, **best}, state)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,13 +22,12 @@ from chainrule.contract.data import TrainingData
 from chainrule.contract.lm import Context
 from chainrule.errors import SettingsError, TrainingError
 from chainrule.networks.defaults import TIMED_STEPS, TIMED_TOKENS
-from chainrule.networks.training_settings import EPOCHS, HOW_COMPUTED, HOW_LONG, TrainingSettings
-from chainrule.training.engines.base import Engine
+from chainrule.networks.training_settings import HOW_COMPUTED, HOW_LONG, TrainingSettings
+from chainrule.training.engines.base import Engine, Timer
 from chainrule.training.examples import Texts
 from chainrule.training.layouts import Layout
 from chainrule.training.objectives import Feed
-from chainrule.training.run_state import Decisions, Mode, Place, RunState
-from chainrule.training.team import Team
+from chainrule.training.run_state import Decisions, Mode, RunState
 
 VALIDATIONS = 10
 """The number of validations of a run, unless `validate_every` is set; without a clock, at least one an epoch."""
@@ -44,8 +43,6 @@ LONG_SECONDS = 3600.0
 FEW = 20
 """A run that is limited by minutes to fewer steps than this gets a note."""
 
-_TIMED_SECONDS, _TIMED_STEPS = 1.0, 20
-_TIMED_SHARE = 0.01  # of the minutes of a run, for one timing
 _TIMED_VALIDATION_TOKENS = 4096
 _VALIDATION_SPEED = 3  # a token costs a third as much in validation as in training, where gradients follow
 
@@ -83,15 +80,6 @@ class Pace:
         return whole if self.seconds is None else step * whole / max(1, done)
 
 
-def planned_steps(settings: TrainingSettings, layout: Layout) -> int | None:
-    """Return the number of steps that `steps` or `epochs` ask for; None if only `minutes` limits the run."""
-    if settings.steps is not None:
-        return settings.steps
-    if settings.epochs is None and settings.minutes is not None:
-        return None
-    return layout.steps(settings.epochs or EPOCHS)
-
-
 def check_something_is_left(total: int | None, settings: TrainingSettings, done: int, seconds: float) -> None:
     """Refuse to resume a run after `done` steps and `seconds` seconds if the settings ask for no more."""
     is_time_over = settings.minutes is not None and seconds >= 60 * settings.minutes
@@ -111,17 +99,17 @@ def between_validations(settings: TrainingSettings, layout: Layout, total: int |
 # -- decisions --------------------------------------------------------------------------------------------
 
 
-class Autotune:
+class Autotune(Timer):
     """Makes the decisions for an engine, its settings and its texts."""
 
     def __init__(self, engine: Engine, settings: TrainingSettings, train: Feed, valid: Feed | None) -> None:
-        self.engine, self.settings, self.train, self.valid = engine, settings, train, valid
-        self.measured: dict[str, Any] = {}
+        super().__init__(engine, settings, train)
+        self.valid = valid
 
     def decide(self) -> Decisions:
         """Return all decisions for a run that begins."""
         mode = self.engine.choose_mode(self.train, self)
-        total = planned_steps(self.settings, self.train.layout)
+        total = self.train.layout.planned(self.settings)
         every = between_validations(self.settings, self.train.layout, total)
         return self._with_validations(Decisions(*mode, total, every, self.measured))
 
@@ -132,7 +120,7 @@ class Autotune:
             mode = self.engine.choose_mode(self.train, self)
             decided = replace(decided, **mode._asdict())
         if changed & set(HOW_LONG):
-            total = planned_steps(self.settings, self.train.layout)
+            total = self.train.layout.planned(self.settings)
             check_something_is_left(total, self.settings, state.step, state.seconds)
             decided = replace(decided, total=total)
         if changed & {*HOW_LONG, "validate_every"}:
@@ -171,57 +159,11 @@ class Autotune:
                 targets = sum(step.targets for step in layout.validation(steps))
                 began = time.perf_counter()
                 trial.mean_nats(self.valid, steps)
-                seconds = self.team.agree(time.perf_counter() - began)
+                seconds = self.engine.team.agree(time.perf_counter() - began)
                 steps *= 2
         rate = targets / max(1e-9, seconds)
-        self.note({"validation_tokens_per_second": round(rate)})
+        self.measured["validation_tokens_per_second"] = round(rate)
         return rate
-
-    # -- for engines: timing of steps ---------------------------------------------------------------------
-
-    @property
-    def team(self) -> Team:
-        """The processes that take the steps together; the first one measures for all."""
-        return self.engine.team
-
-    def seconds(self, mode: Mode, at_most: int = _TIMED_STEPS, warm: int = 1) -> float:
-        """Return the mean seconds of a step; `warm` steps, which allocate memory and compile code, do not count."""
-        enough = self._enough
-        epoch, first, began = self.train.layout.epoch(0), warm if mode.recorded else warm - 1, 0.0
-        with self.engine.trial(mode) as trial:
-            for number in range(1 + first + at_most):
-                # where there are a few shapes, one of them stands for all: each would be captured first
-                batch = 0 if self.train.layout.few_shapes else number % len(epoch)
-                # at a learning rate of 0 no weight changes
-                trial.take_step(self.train, epoch[batch], 0.0, Place(number + 1, 0, batch))
-                if batch + 1 == len(epoch):
-                    trial.forget()
-                if number == first:
-                    trial.wait()
-                    began = time.perf_counter()
-                elif number > first and self.team.agree(time.perf_counter() - began) > enough:
-                    break
-            trial.wait()
-            return self.team.agree((time.perf_counter() - began) / (number - first))
-
-    @property
-    def _enough(self) -> float:
-        """The seconds after which a timing ends."""
-        if self.settings.minutes is None:
-            return _TIMED_SECONDS
-        return min(_TIMED_SECONDS, _TIMED_SHARE * 60 * self.settings.minutes)
-
-    def expected(self, mode: Mode) -> float:
-        """Return about how many seconds the run takes."""
-        if self.settings.minutes is not None:
-            return 60 * self.settings.minutes
-        planned = planned_steps(self.settings, self.train.layout)
-        assert planned is not None
-        return planned * self.seconds(mode, at_most=2)
-
-    def note(self, figures: Mapping[str, Any]) -> None:
-        """Keep measurements, for the record of the run."""
-        self.measured |= figures
 
 
 # -- the speed of a network, for the choice of its size ---------------------------------------------------
@@ -234,17 +176,17 @@ def tokens_per_second(
     engine = build(settings, data)
     feed = texts.train.beginning(TIMED_TOKENS).feed(engine, settings, data.seed)
     with engine.running(data.seed):
-        timer = Autotune(engine, settings, feed, None)
+        timer = Timer(engine, settings, feed)
         seconds = (
             _seconds_on_gpu(timer) if data.device.startswith("cuda") else timer.seconds(Mode(), at_most=TIMED_STEPS)
         )
     return feed.layout.read / feed.layout.count(0) / seconds
 
 
-def _seconds_on_gpu(timer: Autotune) -> float:
+def _seconds_on_gpu(timer: Timer) -> float:
     """Return the seconds of a step on a GPU: as a captured graph if possible, which may be twice as fast."""
     layout, mode = timer.train.layout, Mode(bfloat16=True)
-    if layout.is_capturable and timer.team.size == 1:
+    if layout.is_capturable and timer.engine.team.size == 1:
         try:
             return timer.seconds(mode._replace(recorded=True))
         except (RuntimeError, TrainingError):  # code that cannot be captured, or too little memory

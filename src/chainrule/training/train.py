@@ -96,7 +96,7 @@ def _resume(job: Job, found: Checkpoint, began: float) -> Loop:
     job.engine.start(state.decisions.mode)
     # compiling changes the micro-batches too: the last one is padded to the shape of the others
     is_cut_anew = "device_batch" in changed or state.decisions.compiled != before.compiled
-    if job.settings.device_batch is not None and found.state.get("processes", 1) != job.engine.processes:
+    if job.settings.device_batch is not None and found.state.get("processes", 1) != job.engine.team.size:
         is_cut_anew = True  # the limit is for each process
     forgets = is_cut_anew and job.train.layout.carries
     # copied, since they are memory-mapped from a checkpoint that is removed once there are newer ones

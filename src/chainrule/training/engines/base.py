@@ -9,16 +9,18 @@ engine: these share the rows of a step, and all follow the decisions of the firs
 from __future__ import annotations
 
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 
 from chainrule.contract.data import TrainingData
 from chainrule.errors import TrainingError
 from chainrule.folder import ModelFolder
+from chainrule.networks.training_settings import TrainingSettings
 from chainrule.training.layouts import Step
 from chainrule.training.objectives import Feed, Gatherer, Objective
 from chainrule.training.run_state import Mode, Place
@@ -31,6 +33,9 @@ Weights: TypeAlias = dict[str, np.ndarray]
 
 Fill: TypeAlias = Callable[..., Any]
 """Called with the class of a network and its arguments; returns the network with its weights."""
+
+_TIMED_SECONDS, _MOST_TIMED = 1.0, 20
+_TIMED_SHARE = 0.01  # of the minutes of a run, for one timing
 
 
 class Snapshot(NamedTuple):
@@ -60,23 +65,6 @@ class StepFigures(NamedTuple):
         return found
 
 
-class Timer(Protocol):
-    """Measures steps for an engine that is choosing a mode."""
-
-    @property
-    def team(self) -> Team:
-        """The processes that take the steps together."""
-
-    def seconds(self, mode: Mode) -> float:
-        """Return the seconds of a step in this mode: a few steps are taken, timed and undone."""
-
-    def expected(self, mode: Mode) -> float:
-        """Return about how many seconds the whole run takes in this mode."""
-
-    def note(self, figures: Mapping[str, Any]) -> None:
-        """Keep measurements, for the record of the run."""
-
-
 class Engine(ABC):
     """Builds, loads and trains the networks of one framework; an instance trains one of them."""
 
@@ -94,11 +82,6 @@ class Engine(ABC):
     """The class of language models whose networks it trains."""
     prefers_few_shapes = False
     """True if batches of few shapes, with more padding, may be computed faster than batches of many."""
-
-    @property
-    def processes(self) -> int:
-        """The number of processes that train the network together."""
-        return self.team.size
 
     # -- models -------------------------------------------------------------------------------------------
 
@@ -258,3 +241,50 @@ class Engine(ABC):
     def peak_flops(self) -> float | None:
         """Return the floating-point operations per second of the device at best; None if they are not known."""
         return None
+
+
+class Timer:
+    """Measures steps for an engine that is choosing a mode."""
+
+    def __init__(self, engine: Engine, settings: TrainingSettings, train: Feed) -> None:
+        self.engine, self.settings, self.train = engine, settings, train
+        self.measured: dict[str, Any] = {}
+        """Measurements for the record of the run."""
+
+    def seconds(self, mode: Mode, at_most: int = _MOST_TIMED, warm: int = 1) -> float:
+        """Return the mean seconds of a step in this mode: a few steps are taken, timed and undone.
+
+        `warm` steps, which allocate memory and compile code, do not count.
+        """
+        enough = self._enough
+        epoch, first, began = self.train.layout.epoch(0), warm if mode.recorded else warm - 1, 0.0
+        with self.engine.trial(mode) as trial:
+            for number in range(1 + first + at_most):
+                # where there are a few shapes, one of them stands for all: each would be captured first
+                batch = 0 if self.train.layout.few_shapes else number % len(epoch)
+                # at a learning rate of 0 no weight changes
+                trial.take_step(self.train, epoch[batch], 0.0, Place(number + 1, 0, batch))
+                if batch + 1 == len(epoch):
+                    trial.forget()
+                if number == first:
+                    trial.wait()
+                    began = time.perf_counter()
+                elif number > first and self.engine.team.agree(time.perf_counter() - began) > enough:
+                    break
+            trial.wait()
+            return self.engine.team.agree((time.perf_counter() - began) / (number - first))
+
+    @property
+    def _enough(self) -> float:
+        """The seconds after which a timing ends."""
+        if self.settings.minutes is None:
+            return _TIMED_SECONDS
+        return min(_TIMED_SECONDS, _TIMED_SHARE * 60 * self.settings.minutes)
+
+    def expected(self, mode: Mode) -> float:
+        """Return about how many seconds the run takes."""
+        if self.settings.minutes is not None:
+            return 60 * self.settings.minutes
+        planned = self.train.layout.planned(self.settings)
+        assert planned is not None
+        return planned * self.seconds(mode, at_most=2)

@@ -172,7 +172,7 @@ class TorchEngine(Engine):
                         f"torch cannot compile this network here ({why}): set compile=no"
                     ) from error
                 raise
-        if self.processes > 1:  # which would not try with this one what does fit
+        if self.team.size > 1:  # which would not try with this one what does fit
             raise TrainingError(f"{place}: too little memory on {self.device}: set a smaller device_batch")
         # only here, outside the except block, is the memory of the failed attempt free again
         self.optimiser.forget()
@@ -268,7 +268,7 @@ class TorchEngine(Engine):
             "memory": self.team.gathered_rows(flatten(self.memories), self._rows),
             "random": self._random_states(),
         }
-        if self.processes > 1 and not self.team.shards and self.team.rank > 0:
+        if self.team.size > 1 and not self.team.shards and self.team.rank > 0:
             parts = {}  # the first process writes them all
         tensors = {f"{part}/{name}": tensor for part, found in parts.items() for name, tensor in found.items()}
         return Snapshot(to_arrays(tensors), {"average_count": self.average.count})
@@ -334,7 +334,7 @@ class TorchEngine(Engine):
 
     def peak_flops(self) -> float | None:
         flops = peak_flops(self.torch_device)
-        return None if flops is None else flops * self.processes
+        return None if flops is None else flops * self.team.size
 
 
 def _is_float8(settings: TrainingSettings, weight_VD: Tensor) -> bool:

@@ -287,11 +287,11 @@ def _with_precision(mode: Mode, settings: TrainingSettings, device: torch.device
     if (
         device.type != "cpu"
         or timer.expected(mode) < WORTH_TRYING_PRECISIONS
-        or not (timer.team.agree(has_fast_bfloat16()))
+        or not (timer.engine.team.agree(has_fast_bfloat16()))
     ):
         return mode
     seconds, in_bfloat16 = timer.seconds(mode), timer.seconds(small)
-    timer.note({"float32_step_seconds": seconds, "bfloat16_step_seconds": in_bfloat16})
+    timer.measured |= {"float32_step_seconds": seconds, "bfloat16_step_seconds": in_bfloat16}
     return small if in_bfloat16 < _CLEARLY_FASTER * seconds else mode
 
 
@@ -310,7 +310,7 @@ def _is_worth_compiling(mode: Mode, settings: TrainingSettings, device: torch.de
 
 
 def _with_graph(mode: Mode, device: torch.device, layout: Layout, timer: Timer) -> Mode:
-    if device.type != "cuda" or not layout.is_capturable or timer.team.size > 1:
+    if device.type != "cuda" or not layout.is_capturable or timer.engine.team.size > 1:
         return mode
     return _faster(mode, mode._replace(recorded=True), timer, ("asked", "recorded", "record"))
 
@@ -321,7 +321,7 @@ def _faster(mode: Mode, other: Mode, timer: Timer, names: tuple[str, str, str]) 
     try:
         others = timer.seconds(other)
     except (RuntimeError, TrainingError) as error:  # no compiler, code that cannot be captured, too little memory
-        timer.note({f"{attempt}_error": str(error).partition("\n")[0]})
+        timer.measured[f"{attempt}_error"] = str(error).partition("\n")[0]
         return mode
-    timer.note({f"{one}_step_seconds": seconds, f"{two}_step_seconds": others})
+    timer.measured |= {f"{one}_step_seconds": seconds, f"{two}_step_seconds": others}
     return other if others < _CLEARLY_FASTER * seconds else mode
