@@ -88,7 +88,6 @@ INSIDE = {
         "base",
         "planning",
         "loop",
-        "train",
         "kinds",
     ],
 }

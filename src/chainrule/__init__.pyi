@@ -46,8 +46,7 @@ from .mixtures.mix import mix
 from .ngram.arpa.arpa_model import load_arpa, save_arpa
 from .ngram.table_model import Table
 from .runs.prepare import TokenizerChoice
-from .runs.resume import resume
-from .runs.train import train
+from .runs.train import resume, train
 from .seq2seq.translate import translate
 from .tagging.tag import tag
 from .text.corpus import Corpus

@@ -10,7 +10,7 @@ import torch
 
 from chainrule.training.engines.tape_engine import TapeEngine
 from chainrule.training.engines.torch_engine import TorchEngine
-from chainrule.training.train import train_network
+from chainrule.training.loop import train_network
 
 from .twins import KINDS, data, settings_of, twins
 

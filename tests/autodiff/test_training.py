@@ -27,11 +27,11 @@ from chainrule.networks.config import count_parameters
 from chainrule.runs import prepare
 from chainrule.runs import train as pipeline
 from chainrule.training import loop, planning
-from chainrule.training import train as beginning
+from chainrule.training.engines import base
 from chainrule.training.engines.tape_engine import TapeEngine
 from chainrule.training.examples import texts_of
+from chainrule.training.loop import Trained, train_network
 from chainrule.training.run_state import Place
-from chainrule.training.train import Trained, train_network
 from listening import Listening
 from stopping import interrupted
 
@@ -185,7 +185,7 @@ def test_minutes_are_kept_and_a_trial_leaves_no_trace(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(TapeEngine, "take_step", timed_step)
     monkeypatch.setattr(TapeEngine, "mean_nats", timed_nats)
-    for module in (planning, beginning, loop):
+    for module in (planning, base, loop):
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     one = trainer(minutes=0.02, dropout=0.2, optimiser="adam")
     before = {name: each.out_tensor.copy() for name, each in one.network.parameters.items()}

@@ -13,7 +13,7 @@ import chainrule as cr
 from chainrule.arrays import PAD
 from chainrule.masked.masking import Masking, predicted_count
 from chainrule.networks.transformer.masked import first_targets, most_targets
-from chainrule.training.engines.torch_batches import DeviceGatherer
+from chainrule.training.engines.torch_engine import DeviceGatherer
 from chainrule.training.layouts import Lines, Predicting, Rows, Size, Windows
 from chainrule.training.objectives import Gatherer, NextToken
 

@@ -14,7 +14,6 @@ from chainrule.errors import SettingsError, TrainingError
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 from chainrule.training import loop, planning
-from chainrule.training import train as beginning
 from chainrule.training.engines import base, torch_step
 from chainrule.training.engines.torch_engine import TorchEngine
 from chainrule.training.layouts import Size
@@ -38,7 +37,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        for module in (planning, base, beginning, loop):
+        for module in (planning, base, loop):
             monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: self.now))
 
 

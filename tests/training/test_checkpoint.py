@@ -28,7 +28,6 @@ from chainrule.settings import parse
 from chainrule.system.progress import SILENT
 from chainrule.tokens.words.tokenizer import WordTokenizer
 from chainrule.training import loop
-from chainrule.training import train as beginning
 from chainrule.training.checkpoints import checkpoint
 from chainrule.training.checkpoints.checkpoint import Checkpoint, Checkpoints, changes
 from chainrule.training.checkpoints.flatten import flatten, rebuild
@@ -37,8 +36,8 @@ from chainrule.training.engines.base import Snapshot
 from chainrule.training.engines.torch_engine import TorchEngine, from_arrays, to_arrays
 from chainrule.training.engines.torch_step import Stepper
 from chainrule.training.layouts import Size
+from chainrule.training.loop import Trained
 from chainrule.training.run_state import Mode, Place
-from chainrule.training.train import Trained
 from listening import Listening
 from stopping import interrupted, stopping
 
@@ -475,8 +474,7 @@ class Clock:
 
         monkeypatch.setattr(loop.Loop, "_step", timed)
         monkeypatch.setattr(loop.Loop, "_save", noted)
-        for module in (beginning, loop):
-            monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: self.now))
+        monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: self.now))
 
 
 def test_checkpoints_are_minutes_apart_and_time_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

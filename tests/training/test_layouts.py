@@ -16,7 +16,7 @@ from trainables import TOKENIZER, gatherer
 
 from chainrule.arrays import PAD
 from chainrule.contract.lm import Context
-from chainrule.training.engines.torch_batches import DeviceGatherer, SendingGatherer
+from chainrule.training.engines.torch_engine import DeviceGatherer, SendingGatherer
 from chainrule.training.layouts import Layout, Lines, Size, Streams, Windows, choose_layout
 from chainrule.training.objectives import Gatherer, NextToken
 

@@ -18,10 +18,9 @@ from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 from chainrule.training.engines.torch_engine import TorchEngine
 from chainrule.training.layouts import Size
-from chainrule.training.loop import READ_SECONDS, Loop
+from chainrule.training.loop import READ_SECONDS, Loop, Trained
 from chainrule.training.run_state import Mode
 from chainrule.training.schedule import factor
-from chainrule.training.train import Trained
 
 SIZE = Size(8, 64, 64)
 """Of the batches that the settings below make."""

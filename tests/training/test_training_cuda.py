@@ -15,8 +15,8 @@ import chainrule as cr
 from chainrule.errors import Interrupted, TrainingError
 from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
-from chainrule.training.engines import torch_batches, torch_step
-from chainrule.training.engines.torch_batches import DeviceGatherer, SendingGatherer, torch_gatherer
+from chainrule.training.engines import torch_engine, torch_step
+from chainrule.training.engines.torch_engine import DeviceGatherer, SendingGatherer, torch_gatherer
 from chainrule.training.engines.torch_step import Stepper
 from chainrule.training.layouts import Size, choose_layout
 from chainrule.training.objectives import NextToken
@@ -41,7 +41,7 @@ def test_batches_are_the_same_wherever_they_are_made(context: Any, monkeypatch: 
     layout = choose_layout(ids, TOKENIZER.eos, context, 8, Size(8, 64, 64), 0)
     objective = NextToken.of(TOKENIZER, context)
     kept = torch_gatherer(ids, objective, device)
-    monkeypatch.setattr(torch_batches, "ON_DEVICE", 0)
+    monkeypatch.setattr(torch_engine, "ON_DEVICE", 0)
     sent = torch_gatherer(ids, objective, device)
     assert isinstance(kept, DeviceGatherer)
     assert isinstance(sent, SendingGatherer)

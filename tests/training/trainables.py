@@ -19,11 +19,10 @@ from chainrule.networks.training_settings import TrainingSettings
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.ids import Encoded
 from chainrule.tokens.words.tokenizer import WordTokenizer
-from chainrule.training.engines.torch_batches import SendingGatherer
-from chainrule.training.engines.torch_engine import TorchEngine
+from chainrule.training.engines.torch_engine import SendingGatherer, TorchEngine
 from chainrule.training.layouts import Size, choose_layout
+from chainrule.training.loop import Trained, train_network
 from chainrule.training.objectives import Feed, NextToken
-from chainrule.training.train import Trained, train_network
 
 WORDS = [letter.encode() for letter in "abcdefgh"]
 TOKENIZER = WordTokenizer(WORDS)

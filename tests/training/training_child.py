@@ -17,7 +17,7 @@ from chainrule.networks.training_settings import TrainingSettings
 from chainrule.settings import parse
 from chainrule.training import loop
 from chainrule.training.checkpoints.run_folder import checkpoint_folders
-from chainrule.training.train import Trained
+from chainrule.training.loop import Trained
 
 
 def settings(optimiser: str = "adamw", average: str = "none", minutes: float = 10.0) -> TrainingSettings:

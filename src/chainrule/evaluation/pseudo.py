@@ -88,11 +88,9 @@ def pseudo_records(
             ids = encode_in_parallel(model.tokenizer, records.block).astype(np.int64)
             starts, ends = line_bounds(ids, model.tokenizer.eos)
             scores = pseudo_log_likelihoods(model, [ids[a:b] for a, b in zip(starts, ends, strict=True)])
-            bounds = np.cumsum([0, *map(len, scores)])[np.cumsum([0, *records.lines])]
+            offsets = np.cumsum([0, *map(len, scores)])[np.cumsum([0, *records.lines])]
             inside = ids[ids != model.tokenizer.eos]
-            batch = ScoredBatch(
-                records, inside, np.concatenate(scores), bounds[:-1], bounds[1:], is_one_file(corpus)
-            )
+            batch = ScoredBatch(records, inside, np.concatenate(scores), offsets, is_one_file(corpus))
             yield from (PseudoScored(one.id, one.text, one.ids, one.log_probs) for one in batch)
             task.advance(len(records.block))
 

@@ -54,20 +54,18 @@ class ScoredBatch:
     records: RecordBatch
     ids: np.ndarray
     log_probs: np.ndarray
-    starts: np.ndarray
-    """The index of the first token of each record."""
-    ends: np.ndarray
-    """One past the index of its last token."""
+    offsets: np.ndarray
+    """Where the tokens of each record begin, and, at the end, the number of all tokens."""
     is_one_file: bool
 
     def surprisals(self, by: Literal["mean", "total"]) -> np.ndarray:
         """Return -ln p of each record, in total or as a mean over its tokens."""
-        totals = -np.add.reduceat(self.log_probs, self.starts)
-        return totals if by == "total" else totals / (self.ends - self.starts)
+        totals = -np.add.reduceat(self.log_probs, self.offsets[:-1])
+        return totals if by == "total" else totals / np.diff(self.offsets)
 
     def record(self, index: int) -> ScoredRecord:
         """Return one of the records."""
-        label, tokens = self.records.labels[index], slice(self.starts[index], self.ends[index])
+        label, tokens = self.records.labels[index], slice(*self.offsets[index : index + 2])
         return ScoredRecord(
             text=self.records.text(index),
             ids=tuple(self.ids[tokens].tolist()),
@@ -131,8 +129,8 @@ def expect_lines(lm: LanguageModel) -> None:
         )
 
 
-_Scored = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""The ids of records, ln p of each, and the indices of the first token of each record and one past its last."""
+_Scored = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""The ids of records, ln p of each, and where the tokens of each record begin, and the last end."""
 
 
 def score_batches(
@@ -167,15 +165,14 @@ def _score_batch(lm: LanguageModel, records: RecordBatch, state: State) -> tuple
     """Score records after a state; return their scores and the state after them."""
     ids = encode_in_parallel(lm.tokenizer, records.block).astype(np.int64)
     line_starts, line_ends = line_bounds(ids, lm.tokenizer.eos)
-    ends = line_ends[np.cumsum(records.lines) - 1]
-    starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+    offsets = np.append(0, line_ends[np.cumsum(records.lines) - 1])
     if lm.context == "line":
         scores = score_sequences(lm, ids, line_starts, line_ends)
     elif records.independent:
-        scores = score_sequences(lm, ids, starts, ends)
+        scores = score_sequences(lm, ids, offsets[:-1], offsets[1:])
     else:
         pieces = []
-        for first, last in pairwise([0, *starts[records.starts].tolist(), len(ids)]):
+        for first, last in pairwise([0, *offsets[:-1][records.starts].tolist(), len(ids)]):
             if first < last:
                 found, state = score_after(lm, state, ids[first:last])
                 pieces.append(found)
@@ -183,4 +180,4 @@ def _score_batch(lm: LanguageModel, records: RecordBatch, state: State) -> tuple
                 state = lm.start(1)
         scores = np.concatenate(pieces)
     log_probs = np.asarray(checked(scores, normalised=lm.normalised), dtype=np.float64)
-    return (ids, log_probs, starts, ends), state
+    return (ids, log_probs, offsets), state

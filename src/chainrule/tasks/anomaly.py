@@ -204,11 +204,10 @@ def scored_batches(
         block = mask_variables(records.block) if masked else records.block
         ids = lm.tokenizer.encode_lines(block).astype(np.int64)
         line_starts, line_ends = line_bounds(ids, lm.tokenizer.eos)
-        ends = line_ends[np.cumsum(records.lines) - 1]
-        starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
-        sequences = (line_starts, line_ends) if lm.context == "line" else (starts, ends)
+        offsets = np.append(0, line_ends[np.cumsum(records.lines) - 1])
+        sequences = (line_starts, line_ends) if lm.context == "line" else (offsets[:-1], offsets[1:])
         log_probs = checked(score_sequences(lm, ids, *sequences), normalised=lm.normalised)
-        return ScoredBatch(records, ids, np.asarray(log_probs, np.float64), starts, ends, is_one_file)
+        return ScoredBatch(records, ids, np.asarray(log_probs, np.float64), offsets, is_one_file)
 
     masked = is_masked(lm)
     if ahead and lm.capabilities.is_compiled:

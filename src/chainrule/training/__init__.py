@@ -3,8 +3,7 @@
 In reading order:
 
     kinds.py          the kinds of network that can be trained, and how to add one
-    train.py          the training of a network, from its beginning or a checkpoint to its best weights
-    loop.py           the training loop: steps, validations, checkpoints
+    loop.py           the training loop: steps, validations, checkpoints, from the beginning or a checkpoint
     regularisation.py how strong regularisation is, by the overfitting that a run measures
     run_state.py      the state of a run, and the decisions made before its first step
     examples.py       what a network learns from: a text, or sources and their targets

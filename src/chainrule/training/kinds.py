@@ -39,10 +39,10 @@ from chainrule.training.checkpoints.checkpoint import Checkpoints
 from chainrule.training.checkpoints.run_folder import EARLIER, HISTORY, LAST
 from chainrule.training.engines.base import Engine, Fill
 from chainrule.training.examples import Examples, Texts, texts_of
+from chainrule.training.loop import Trained, train_network
 from chainrule.training.planning import tokens_per_second
 from chainrule.training.team import check_together, current_team, processes
 from chainrule.training.tracking import check_logger
-from chainrule.training.train import Trained, train_network
 from chainrule.training.tuning import begun_from, completed, first_prompt, reply_texts
 
 ON_LADDER = {"minutes": 0.5}
@@ -196,25 +196,27 @@ class NetworkKind:
     def _chosen(self, settings: Any, data: TrainingData, began: float) -> Any:
         """Return the settings with a value for each that is left open: of the checkpoint, or chosen now."""
         team = current_team()
-        if (then := team.agree(_settings_of_checkpoint(data))) is not None:
+        # of a run that is resumed
+        found = Checkpoints(data.run, SILENT).newest() if data.run is not None and data.resume else None
+        if (then := team.agree(None if found is None else dict(found.state["identity"]["settings"]))) is not None:
             is_open = getattr(settings, "engine", None) == "auto"
             return remembered(settings.with_engine(then["engine"] if is_open else settings.chosen_engine), then)
         limited = with_time(settings)
         quiet = replace(data, progress=SILENT)  # the training itself notes what it leaves out
         speed = partial(tokens_per_second, self.build, data, self.texts(settings, quiet))
-        found = []
+        every = []
         for engine in self._engines(limited, data):
             seconds = None
             if limited.minutes is not None:
                 seconds = team.agree(60 * limited.minutes - (time.perf_counter() - began))
-            found.append(complete(limited.with_engine(engine), data, speed, seconds))
-        chosen = found[0]
-        if len(found) > 1:
+            every.append(complete(limited.with_engine(engine), data, speed, seconds))
+        chosen = every[0]
+        if len(every) > 1:
             vocab_size = data.tokenizer.vocab_size
-            chosen = max(found, key=lambda one: speed(one) * one.cost(vocab_size).flops)
+            chosen = max(every, key=lambda one: speed(one) * one.cost(vocab_size).flops)
         words = in_words(settings, chosen)
-        if chosen is not found[0]:
-            words = f"engine={chosen.engine}, which is faster than {found[0].engine} here; {words}"
+        if chosen is not every[0]:
+            words = f"engine={chosen.engine}, which is faster than {every[0].engine} here; {words}"
         if words:
             data.progress.note(f"{self.name}: chosen {words}")
         return chosen
@@ -248,14 +250,6 @@ class NetworkKind:
             network=self.networks.get("tape"),
             **others,
         )
-
-
-def _settings_of_checkpoint(data: TrainingData) -> dict[str, Any] | None:
-    """Return the settings of the run that is resumed; None if it is new."""
-    if data.run is None or not data.resume:
-        return None
-    found = Checkpoints(data.run, SILENT).newest()
-    return None if found is None else dict(found.state["identity"]["settings"])
 
 
 def _save_last(engine: Engine, model: Any, trained: Trained, settings: NeuralSettings, data: TrainingData) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -445,16 +446,12 @@ def rounded_widths(lengths: np.ndarray) -> np.ndarray:
 
 def _bounds(lengths: np.ndarray, most: int) -> np.ndarray:
     """Return the bounds of batches of at most `most` positions, padding included, among rows sorted by length."""
-    bounds = [0]
-    while bounds[-1] < len(lengths):
-        first = bounds[-1]
-        # rows · longest grows with the rows: a binary search finds the most that fit
-        low, high = 1, len(lengths) - first
-        while low < high:
-            middle = (low + high + 1) // 2
-            if middle * int(lengths[first + middle - 1]) <= most:
-                low = middle
-            else:
-                high = middle - 1
-        bounds.append(first + low)
+    ends, bounds = range(len(lengths) + 1), [0]
+
+    def positions(end: int) -> int:
+        return (end - bounds[-1]) * int(lengths[end - 1])
+
+    while (first := bounds[-1]) < len(lengths):
+        # rows · longest grows with the rows; one row is a batch even if it has too many
+        bounds.append(max(first + 1, bisect_right(ends, most, lo=first + 1, key=positions) - 1))
     return np.asarray(bounds)

@@ -181,7 +181,7 @@ def resume(run: Path, out: str | None, as_json: bool, **options: Any) -> None:
     Example: chainrule resume model.run
     """
     from chainrule.runs.record import read_record, reopened
-    from chainrule.runs.resume import resume_run
+    from chainrule.runs.train import resume_run
     from chainrule.settings import split_words
     from chainrule.system.disk import holding
     from chainrule.training.checkpoints.run_folder import check_output

@@ -21,6 +21,7 @@ from chainrule.contract.data import TrainingData
 from chainrule.errors import TrainingError
 from chainrule.folder import ModelFolder
 from chainrule.networks.training_settings import TrainingSettings
+from chainrule.system.devices import peak_memory
 from chainrule.training.layouts import Step
 from chainrule.training.objectives import Feed, Gatherer, Objective
 from chainrule.training.run_state import Mode, Place
@@ -70,6 +71,8 @@ class Engine(ABC):
 
     model: Any = None
     """The model whose network is trained; None if the engine was given a network alone."""
+    network: Any
+    optimiser: Any
     window: int | None
     """The most tokens the network reads at once. None: it carries a memory of fixed size from batch to batch."""
     device: str
@@ -137,9 +140,10 @@ class Engine(ABC):
         """Return the figures of the steps since the last call, in order; wait for the device."""
 
     @property
-    @abstractmethod
     def learning_rate(self) -> float:
         """The learning rate of the last step."""
+        rate: float = self.optimiser.rate
+        return rate
 
     def forget(self) -> None:
         """Drop the memory carried from batch to batch: in the next step every row begins a new sequence."""
@@ -230,13 +234,14 @@ class Engine(ABC):
 
     # -- figures ------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def memory_bytes(self) -> int:
         """Return the peak memory so far, in bytes: of the GPU, or of the process."""
+        return peak_memory()
 
-    @abstractmethod
     def flops_per_token(self) -> float:
         """Return the floating-point operations to train on one token."""
+        flops: float = self.network.flops_per_token()
+        return flops
 
     def peak_flops(self) -> float | None:
         """Return the floating-point operations per second of the device at best; None if they are not known."""

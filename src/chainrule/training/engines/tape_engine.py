@@ -19,7 +19,6 @@ from chainrule.contract.data import TrainingData
 from chainrule.errors import DamagedFileError, NotANumberError, SettingsError, TrainingError
 from chainrule.folder import TENSORS, ModelFolder
 from chainrule.networks.training_settings import TrainingSettings
-from chainrule.system.devices import peak_memory
 from chainrule.training.checkpoints.flatten import by_part, flatten, rebuild
 from chainrule.training.engines.base import Engine, Fill, Snapshot, StepFigures, T, Timer, Weights
 from chainrule.training.layouts import Step
@@ -150,10 +149,6 @@ class TapeEngine(Engine):
         figures, self._figures = self._figures, []
         return figures
 
-    @property
-    def learning_rate(self) -> float:
-        return self.optimiser.rate
-
     def regularise(self, strength: float) -> None:
         self.network.regularise(strength)
 
@@ -204,11 +199,3 @@ class TapeEngine(Engine):
                 like = self.example_memories(feed, remembered, self.network.loss)
             self.memories = rebuild(like, remembered)
         self.randomness.bit_generator.state = json.loads(parts["random"]["numpy"].tobytes())
-
-    # -- figures ------------------------------------------------------------------------------------------
-
-    def memory_bytes(self) -> int:
-        return peak_memory()
-
-    def flops_per_token(self) -> float:
-        return self.network.flops_per_token()

@@ -23,16 +23,18 @@ from chainrule.networks.network import Trainable
 from chainrule.networks.precision import plain_products
 from chainrule.networks.regularise import regularise
 from chainrule.networks.training_settings import TrainingSettings
-from chainrule.system.devices import choose_device, current_device, peak_flops, peak_memory
+from chainrule.system.devices import choose_device, current_device, peak_flops
 from chainrule.training.checkpoints.flatten import by_part, flatten, rebuild
 from chainrule.training.engines.base import Engine, Fill, Snapshot, StepFigures, T, Timer, Weights
-from chainrule.training.engines.torch_batches import torch_gatherer
 from chainrule.training.engines.torch_step import Memories, Stepper, choose_mode, is_from_compiler, is_out_of_memory
-from chainrule.training.layouts import Step
-from chainrule.training.objectives import Feed, Gatherer, Objective
+from chainrule.training.layouts import Rows, Step
+from chainrule.training.objectives import Batch, Feed, Gatherer, Objective, Stretches
 from chainrule.training.optimisers import Optimiser, WeightAverage, make_optimiser
 from chainrule.training.run_state import Mode, Place
 from chainrule.training.team import ALONE, current_team, is_divided, whole
+
+ON_DEVICE = 1 << 30
+"""The size in bytes up to which the ids of a text are kept on a GPU."""
 
 _BFLOAT16 = ":bfloat16"  # marks arrays of a type that NumPy does not have; their bits are stored
 
@@ -187,10 +189,6 @@ class TorchEngine(Engine):
         figures = torch.stack([self.team.summed(torch.stack(losses)), torch.stack(norms)]).tolist()
         return StepFigures.checked(zip(places, *figures, strict=True))
 
-    @property
-    def learning_rate(self) -> float:
-        return self.optimiser.rate
-
     def regularise(self, strength: float) -> None:
         regularise(self.network, strength)
         self.stepper.graphs.clear()  # they have the shares of before
@@ -325,12 +323,8 @@ class TorchEngine(Engine):
     # -- figures ------------------------------------------------------------------------------------------
 
     def memory_bytes(self) -> int:
-        if self.torch_device.type == "cuda":
-            return torch.cuda.max_memory_allocated(self.torch_device)
-        return peak_memory()
-
-    def flops_per_token(self) -> float:
-        return self.network.flops_per_token()
+        is_gpu = self.torch_device.type == "cuda"
+        return torch.cuda.max_memory_allocated(self.torch_device) if is_gpu else super().memory_bytes()
 
     def peak_flops(self) -> float | None:
         flops = peak_flops(self.torch_device)
@@ -378,3 +372,62 @@ def from_arrays(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
             name, tensor = name.removesuffix(_BFLOAT16), tensor.view(torch.bfloat16)
         tensors[name] = tensor
     return tensors
+
+
+# -- batches ----------------------------------------------------------------------------------------------
+
+
+def torch_gatherer(ids: np.ndarray, objective: Objective, device: torch.device) -> Gatherer:
+    """Return the gatherer for a device: on a GPU one that keeps a text that fits, else one that sends batches."""
+    if device.type == "cuda" and ids.nbytes <= ON_DEVICE and not objective.is_on_host:
+        return DeviceGatherer(ids, objective, device)
+    return SendingGatherer(ids, objective, device)
+
+
+class SendingGatherer(Gatherer):
+    """Gathers on the host, and copies each batch to the device."""
+
+    def __init__(self, ids: np.ndarray, objective: Objective, device: torch.device) -> None:
+        super().__init__(ids, objective)
+        self.device = device
+
+    def batch(self, rows: Rows) -> Batch:
+        return Batch(*(self._send(array) for array in super().batch(rows)))
+
+    def _send(self, array: Any) -> Any:
+        """Return the array, or a tuple of them, on the device."""
+        if isinstance(array, tuple):
+            return tuple(self._send(part) for part in array)
+        tensor = torch.from_numpy(np.ascontiguousarray(array))
+        if self.device.type == "cuda":
+            return tensor.pin_memory().to(self.device, non_blocking=True)
+        return tensor.to(self.device)
+
+
+class DeviceGatherer(Gatherer):
+    """Keeps the ids on the device and gathers there: the batches of SendingGatherer without work for the host."""
+
+    def __init__(self, ids: np.ndarray, objective: Objective, device: torch.device) -> None:
+        super().__init__(ids, objective)
+        # torch can index only signed integers on every device: the bits are kept, and a mask undoes the sign
+        signed = np.array(ids).view(f"<i{ids.itemsize}")
+        self.device_ids, self.mask = torch.from_numpy(signed).to(device), (1 << 8 * ids.itemsize) - 1
+        self.device = device
+
+    def batch(self, rows: Rows) -> Batch:
+        numbers = torch.from_numpy(np.stack([rows.starts_B, rows.lengths_B, rows.skips_B]).astype(np.int64))
+        if self.device.type == "cuda":
+            numbers = numbers.pin_memory()
+        starts_B, lengths_B, skips_B = numbers.to(self.device, non_blocking=True)
+        # one column more than there are targets: the token before the first
+        places = starts_B[:, None] + torch.arange(-1, rows.width, device=self.device)
+        ids_BS = self.device_ids[places.clamp_(0, len(self.device_ids) - 1)].long().bitwise_and_(self.mask)
+        batch = self.objective.batch(
+            Stretches(ids_BS, starts_B, lengths_B, skips_B, rows.is_full, rows.epoch, rows.is_filled)
+        )
+        return Batch(*map(_contiguous, batch))
+
+
+def _contiguous(inputs: Any) -> Any:
+    """Return a tensor, or a tuple of them, contiguous in memory."""
+    return tuple(map(_contiguous, inputs)) if isinstance(inputs, tuple) else inputs.contiguous()

@@ -273,33 +273,29 @@ _CLEARLY_FASTER = 0.95
 
 def choose_mode(settings: TrainingSettings, device: torch.device, layout: Layout, timer: Timer) -> Mode:
     """Return the mode of the settings; steps are timed for the choices that they leave open."""
-    mode = _with_precision(Mode(), settings, device, timer)
-    mode = _with_compiling(mode, settings, device, timer)
-    return _with_graph(mode, device, layout, timer)
+    mode = Mode(bfloat16=_is_in_bfloat16(settings, device, timer))
+    compiled = mode._replace(compiled=True)
+    if settings.compile == "yes":
+        mode = compiled
+    elif settings.compile == "auto" and _is_worth_compiling(mode, settings, device, timer):
+        mode = _faster(mode, compiled, timer, ("eager", "compiled", "compile"))
+    if device.type != "cuda" or not layout.is_capturable or timer.engine.team.size > 1:
+        return mode
+    return _faster(mode, mode._replace(recorded=True), timer, ("asked", "recorded", "record"))
 
 
-def _with_precision(mode: Mode, settings: TrainingSettings, device: torch.device, timer: Timer) -> Mode:
-    small = mode._replace(bfloat16=True)
+def _is_in_bfloat16(settings: TrainingSettings, device: torch.device, timer: Timer) -> bool:
     if settings.precision != "auto":
-        return mode if settings.precision == "float32" else small
+        return settings.precision != "float32"
     if device.type == "cuda":
-        return small if torch.cuda.is_bf16_supported() else mode
-    if (
-        device.type != "cpu"
-        or timer.expected(mode) < WORTH_TRYING_PRECISIONS
-        or not (timer.engine.team.agree(has_fast_bfloat16()))
-    ):
-        return mode
-    seconds, in_bfloat16 = timer.seconds(mode), timer.seconds(small)
+        return torch.cuda.is_bf16_supported()
+    if device.type != "cpu" or timer.expected(Mode()) < WORTH_TRYING_PRECISIONS:
+        return False
+    if not timer.engine.team.agree(has_fast_bfloat16()):
+        return False
+    seconds, in_bfloat16 = timer.seconds(Mode()), timer.seconds(Mode(bfloat16=True))
     timer.measured |= {"float32_step_seconds": seconds, "bfloat16_step_seconds": in_bfloat16}
-    return small if in_bfloat16 < _CLEARLY_FASTER * seconds else mode
-
-
-def _with_compiling(mode: Mode, settings: TrainingSettings, device: torch.device, timer: Timer) -> Mode:
-    wanted, compiled = settings.compile, mode._replace(compiled=True)
-    if wanted == "no" or (wanted == "auto" and not _is_worth_compiling(mode, settings, device, timer)):
-        return mode
-    return compiled if wanted == "yes" else _faster(mode, compiled, timer, ("eager", "compiled", "compile"))
+    return in_bfloat16 < _CLEARLY_FASTER * seconds
 
 
 def _is_worth_compiling(mode: Mode, settings: TrainingSettings, device: torch.device, timer: Timer) -> bool:
@@ -307,12 +303,6 @@ def _is_worth_compiling(mode: Mode, settings: TrainingSettings, device: torch.de
         return timer.expected(mode) >= WORTH_COMPILING["cuda"]
     # a CPU gains so little that timing steps, just to learn how long the run is, does not pay
     return device.type == "cpu" and 60 * (settings.minutes or 0) >= WORTH_COMPILING["cpu"]
-
-
-def _with_graph(mode: Mode, device: torch.device, layout: Layout, timer: Timer) -> Mode:
-    if device.type != "cuda" or not layout.is_capturable or timer.engine.team.size > 1:
-        return mode
-    return _faster(mode, mode._replace(recorded=True), timer, ("asked", "recorded", "record"))
 
 
 def _faster(mode: Mode, other: Mode, timer: Timer, names: tuple[str, str, str]) -> Mode:
