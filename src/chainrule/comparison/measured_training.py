@@ -161,10 +161,9 @@ class MeasuredTraining:
         )
 
     def mix(self, results: Sequence[Result], valid: Corpus, scratch: Path) -> list[Result]:
-        """Mix the best network with the best counted model, tuned on `valid`; empty if one of them is missing.
+        """Mix the best network with the best counted model of the same tokens; empty if one of them is missing.
 
-        The two have the same tokens.
-        The time of its training is that of both models and of the tuning.
+        It is tuned on `valid`. The time of its training is that of both models and of the tuning.
         """
         began = time.perf_counter()
         every = [one for one in results if one.has_finite_loss]
@@ -236,8 +235,8 @@ class MeasuredTraining:
             tokens_seen=model.metrics.get("tokens_seen"),
             writing_tokens_per_second=speed,
             loading_seconds=_loading_seconds(folder, self.data.device) if kind.measure is None else None,
-            memory_megabytes=_bytes_in_memory(model) / 1e6,
-            parameters=_parameters(model),
+            memory_megabytes=sum(a.nbytes for one in _with_parts(model) for a in one.tensors().values()) / 1e6,
+            parameters=sum(map(_parameters, _with_parts(model))),
             flops_per_token=_flops_per_token(model),
         )
 
@@ -304,24 +303,21 @@ def _loading_seconds(folder: Path, device: str) -> float:
     return time.perf_counter() - began
 
 
-def _bytes_in_memory(model: Model) -> int:
-    """Return the bytes of a model's arrays, those of its parts included."""
-    own = sum(int(array.nbytes) for array in model.tensors().values())
-    return own + sum(_bytes_in_memory(part) for part in model.parts().values())
+def _with_parts(model: Model) -> Iterator[Model]:
+    """Yield a model, its parts, and theirs."""
+    yield model
+    for part in model.parts().values():
+        yield from _with_parts(part)
 
 
 def _parameters(model: Model) -> int:
-    """Return the number of values in a model's arrays, those of its parts included."""
+    """Return the number of values in the arrays of a model itself."""
     counted = model.metrics.get("parameters")
-    own = int(counted) if counted is not None else sum(int(array.size) for array in model.tensors().values())
-    return own + sum(_parameters(part) for part in model.parts().values())
+    return int(counted) if counted is not None else sum(int(array.size) for array in model.tensors().values())
 
 
 def _flops_per_token(model: Model) -> float | None:
-    """Return the floating-point operations to predict a token, a third of those to learn from it.
-
-    None for a model that only looks up counts.
-    """
+    """Return the operations to predict a token, a third of those to learn from it; None: it looks up counts."""
     settings = model.settings
     if not isinstance(settings, NeuralSettings):
         return None

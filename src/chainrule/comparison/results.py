@@ -295,6 +295,12 @@ class Comparison:
         return [one for one in self.results if one not in comparable]
 
     @property
+    def ranked(self) -> list[Result]:
+        """All models, the best first; those whose figures do not compare come last."""
+        apart = self.apart
+        return sorted(self.results, key=lambda one: (one in apart, one.rank))
+
+    @property
     def best(self) -> Result | None:
         """The model with the lowest loss; None if no model has one."""
         return min(self.comparable, key=lambda one: one.rank, default=None)
@@ -430,10 +436,7 @@ def _read_result(values: dict[str, Any]) -> Result:
 
 
 def _read(cls: type[T], values: dict[str, Any]) -> T:
-    """Construct a dataclass from plain values, of the types of its fields.
-
-    A later version may write fields that this one does not know.
-    """
+    """Construct a dataclass from plain values of the types of its fields; a later version may write others too."""
     hints = get_type_hints(cls)
     known = {one.name: values[one.name] for one in fields(cls) if one.name in values}  # type: ignore[arg-type]
     for name, value in known.items():

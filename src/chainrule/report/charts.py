@@ -111,7 +111,7 @@ def _cost_chart(details: ComparisonDetails, cost: Cost, palette: Mapping[str, st
     alt = altair()
     loss_name, frontier = details.comparison.loss_name, details.frontiers[cost.key]
     rows, shown = [], {}
-    for place, one in enumerate(details.ranked, start=1):
+    for place, one in enumerate(details.comparison.ranked, start=1):
         price, loss = cost.of(one), None if one in details.comparison.apart else one.loss
         if price is not None and price > 0 and loss is not None and loss < 1e9:
             low, high = one.interval or (loss, loss)
@@ -255,10 +255,7 @@ def pair_charts(details: PairDetails) -> dict[str, Any]:
 
 
 def run_charts(points: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Return the charts of a training by name: the losses, the learning rate, the speed, the gradient.
-
-    `points` are the figures of its measurements, with losses in bits per token.
-    """
+    """Return the charts of a training by name; `points` are its measurements, with losses in bits per token."""
     alt = altair()
     charts: dict[str, Any] = {}
     x = alt.X("step:Q", axis=alt.Axis(format="~s", tickCount=6))

@@ -194,7 +194,7 @@ def _kinds(details: ComparisonDetails) -> list[tuple[Result, list[dict[str, Any]
             }
             for bits, low, interval, equal in columns
         ]
-    return [(one, found[one.name]) for one in details.ranked if one.name in found]
+    return [(one, found[one.name]) for one in details.comparison.ranked if one.name in found]
 
 
 def _equal_at(details: ComparisonDetails) -> dict[str, list[str]]:

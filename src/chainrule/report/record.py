@@ -76,21 +76,10 @@ class ComparisonDetails:
     missing: list[str]
     """What the report lacks, and how to get it."""
 
-    @property
-    def models(self) -> list[Result]:
-        """All models, in the order of the ladder."""
-        return self.comparison.results
-
     @cached_property
     def drawn(self) -> list[Result]:
         """The models in the charts of lines and in the map, the best first."""
         return drawn_models(self.comparison)
-
-    @cached_property
-    def ranked(self) -> list[Result]:
-        """All models, the best first; those whose figures do not compare come last."""
-        apart = self.comparison.apart
-        return sorted(self.models, key=lambda one: (one in apart, one.rank))
 
     @cached_property
     def answer(self) -> list[str]:
@@ -100,11 +89,6 @@ class ComparisonDetails:
             return ["No model gives every token a probability, so none can be recommended."]
         near = f"No model at half its cost or less comes within {NEAR:.0%} of its {self.comparison.loss_name}."
         return found if len(found) > 1 else [*found, near]
-
-    @property
-    def advice(self) -> str:
-        """Which model to take for what."""
-        return " ".join(self.answer)
 
     @cached_property
     def frontiers(self) -> dict[str, set[str]]:
@@ -137,7 +121,7 @@ class ComparisonDetails:
                 "is_best": one is best,
                 "is_drawn": one in self.drawn,
             }
-            for one in self.models
+            for one in found.results
         ]
         bins, kinds = {"position": self.position, "frequency": self.frequency}, None
         if self.kinds is not None:
@@ -151,7 +135,7 @@ class ComparisonDetails:
             "title": self.title,
             **{key: getattr(found, key) for key in shared},
             "loss": found.loss_name,
-            "advice": self.advice,
+            "advice": " ".join(self.answer),
             "costs": [asdict(cost) for cost in costs],
             "models": models,
             "curves": [{"name": name, "points": points} for name, points in self.curves.items()],
@@ -212,12 +196,8 @@ def read_finished(folder: Path) -> Comparison:
 
 
 def drawn_models(comparison: Comparison) -> list[Result]:
-    """Return the models to draw, the best first: the best of each kind, and then the best of the others.
-
-    Models that stand apart come last.
-    """
-    apart = comparison.apart
-    order = sorted(comparison.results, key=lambda one: (one in apart, one.rank))
+    """Return the models to draw, best first: the best of each kind, then of the others; those apart come last."""
+    apart, order = comparison.apart, comparison.ranked
     firsts: dict[str, Result] = {}
     for one in order:
         firsts.setdefault(one.kind, one)

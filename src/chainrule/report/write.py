@@ -79,10 +79,7 @@ def write_pictures(charts: Mapping[str, Any], folder: Path) -> None:
 
 
 def loss_picture(records: Iterable[dict[str, Any]]) -> str | None:
-    """Draw the losses of a training as the text of an SVG file, on white; None if it has no losses.
-
-    `records` are those of its `Curves`.
-    """
+    """Draw the losses in the records of `Curves` as the text of an SVG file, on white; None if there are none."""
     chart = run_charts(spaced(points_of(records))).get("loss")
     if chart is None:
         return None
@@ -177,10 +174,7 @@ def write_report(
 def watch_report(
     folder: str | Path, *, seconds: float = SECONDS, on_page: Callable[[Path], None] = lambda page: None
 ) -> Path:
-    """Write the page of a run again and again while it goes on, and once more at its end.
-
-    `on_page` is called with the path of the page after it was written first.
-    """
+    """Write the page of a run again and again until its end; `on_page` is called with the path of the first."""
     folder = Path(folder)
     if (folder / RESULTS).is_file():
         raise FolderError(

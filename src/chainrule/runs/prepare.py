@@ -261,10 +261,7 @@ def encode_parts(
     progress: Progress = SILENT,
     executor: Executor = EMBEDDED,
 ) -> tuple[Tokenizer, dict[str, Encoded], None]:
-    """Make the tokenizer, from `train` if it is a choice, and encode each part into a file of `folder`.
-
-    The last value is None, since text has no sources.
-    """
+    """Make the tokenizer, from `train` if it is a choice, and encode each part into a file; text has no sources."""
     encoded: dict[str, Encoded] = {}
     if isinstance(tokenizer, TokenizerChoice):
         ids, tokenizer = folder / "train.ids", tokenizer.sized_for(parts["train"])

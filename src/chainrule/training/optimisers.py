@@ -284,10 +284,7 @@ class WeightAverage:
         torch._foreach_lerp_(list(self.values.values()), now, 1 / min(self.count, horizon))
 
     def replan(self, step: int, before: float, now: float) -> None:
-        """Drop, after `step` steps, a tail average whose last fifth was that of a run of `before` steps.
-
-        The run has `now` steps, and its last fifth begins later.
-        """
+        """Drop, after `step` steps, a tail average that began in the last fifth of `before` steps, not of `now`."""
         began, late = step - self.count + 1, 1 - TAIL_SHARE
         if self.kind == "tail" and began >= late * before and step < late * now:
             self.count, self.values = 0, {}

@@ -22,7 +22,16 @@ from chainrule import settings as settings_of
 from chainrule.comparison.learning_curve import CurveTexts
 from chainrule.comparison.measured_training import going_on
 from chainrule.comparison.results import another_error, identity_of, is_unused
-from chainrule.comparison.scaling.law import FLOPS, Law, Prediction, fit_law, interval, predict_larger, refit
+from chainrule.comparison.scaling.law import (
+    FARTHEST,
+    FLOPS,
+    Law,
+    Prediction,
+    fit_law,
+    interval,
+    predict_larger,
+    refit,
+)
 from chainrule.contract.data import TrainingData
 from chainrule.contract.kinds import find_kind
 from chainrule.errors import ChainruleError, DamagedFileError, FolderError, SettingsError
@@ -396,7 +405,9 @@ def _conclude(found: Scaling, budgets: Sequence[float], seed: int) -> None:
     refits = refit(law, N, D, L, seed)
     found.law, found.prediction = law, predict_larger(N, D, L)
     found.intervals = {name: interval(law, refits, attrgetter(name)) for name in ("E", "A", "a", "B", "b")}
-    found.advice = [_advice(law, refits, flops) for flops in budgets or law.usual_budgets]
+    found.advice = [
+        _advice(law, refits, flops) for flops in budgets or (law.largest_flops, FARTHEST * law.largest_flops)
+    ]
     found.warnings = []
     if law.at_bound:
         found.warnings.append(

@@ -59,11 +59,6 @@ class Law:
     at_bound: tuple[str, ...] = ()
     """The constants that lie at a bound of the fit: the losses do not determine them."""
 
-    @property
-    def usual_budgets(self) -> tuple[float, float]:
-        """The operations of the largest network, and as many as the law is trusted for."""
-        return self.largest_flops, FARTHEST * self.largest_flops
-
     def loss(self, N: float | Floats, D: float | Floats) -> Floats:
         """Return L(N, D)."""
         return np.asarray(self.E + self.A * np.power(N, -self.a) + self.B * np.power(D, -self.b))

@@ -154,10 +154,7 @@ class Engine(ABC):
         """Set all dropout and penalties to `strength` times what the settings say, for the steps that follow."""
 
     def average_weights(self, step: int, expected: float, stalled: int) -> None:  # noqa: B027 (nor averages)
-        """Update the averaged weights after `step` steps of the `expected` number.
-
-        The last `stalled` validations found nothing better.
-        """
+        """Average the weights after `step` of `expected` steps; the last `stalled` validations were no better."""
 
     def wait(self) -> None:  # noqa: B027 (nor a device that lags behind)
         """Wait until the device has done everything it was given."""
@@ -165,10 +162,7 @@ class Engine(ABC):
     # -- validations --------------------------------------------------------------------------------------
 
     def measuring(self) -> AbstractContextManager[Any]:
-        """Return a block for validations and samples: without dropout, and with averaged weights if there are any.
-
-        Random generators are restored after it.
-        """
+        """Return a block without dropout, with averaged weights if there are any; it restores random generators."""
         return nullcontext()
 
     @abstractmethod
