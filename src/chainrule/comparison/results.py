@@ -9,10 +9,11 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +32,6 @@ from chainrule.tokens.registry import dump_tokenizer
 
 RESULTS = "compare.json"
 FORMAT = "chainrule-comparison"
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -414,56 +413,44 @@ def read_comparison(out: Path) -> Comparison | None:
         values = json.loads((out / RESULTS).read_text(encoding="utf-8"))
         if values["format"] != FORMAT:
             return None
-        lists = {
-            "results": [_read_result(one) for one in values["results"]],
-            "failures": [_read(Failure, one) for one in values.get("failures", [])],
-            "curve": [_read(Point, one) for one in values.get("curve", [])],
-        }
-        found = _read(Comparison, {"identity": {}, **values, **lists})
-        ladder, curve = (found.identity.get(name) or [] for name in ("ladder", "curve"))
-        whole = _is_of_type(ladder, list[dict[str, Any]])
-        whole = whole and _is_of_type([*map(tuple, curve)], list[tuple[str, float]])
-        whole = whole and _is_of_type(found.identity.get("seed", 0), int)
-        return found if whole and all(type(one.get("name")) is str for one in ladder) else None
+        found: Comparison = _read(Comparison, {"identity": {}, **values})
+        ladder = _read(list[dict[str, Any]], found.identity.get("ladder") or [])
+        _read(list[tuple[str, float]], found.identity.get("curve") or [])
+        _read(int, found.identity.get("seed", 0))
+        return found if all(type(one.get("name")) is str for one in ladder) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
-def _read_result(values: dict[str, Any]) -> Result:
-    test = _read(Figures if "values" in values["test"] else Measured, values["test"])
-    ranges = {name: tuple(values[name]) for name in ("interval", "behind") if values.get(name) is not None}
-    return _read(Result, {**values, **ranges, "test": test})
+def _read(hint: Any, value: Any) -> Any:
+    """Return plain values, with all that is in them, as a type; a TypeError if they are not of that type.
 
+    A later version may write fields of dataclasses that this one does not know.
 
-def _read(cls: type[T], values: dict[str, Any]) -> T:
-    """Construct a dataclass from plain values of the types of its fields; a later version may write others too."""
-    hints = get_type_hints(cls)
-    known = {one.name: values[one.name] for one in fields(cls) if one.name in values}  # type: ignore[arg-type]
-    for name, value in known.items():
-        if not _is_of_type(value, hints[name]):
-            raise TypeError(f"{cls.__name__}.{name} is {value!r}")
-    return cls(**known)
-
-
-def _is_of_type(value: Any, hint: Any) -> bool:
-    """Return True if a value, with all that is in it, has a type.
-
-    >>> [_is_of_type(value, tuple[float, float] | None) for value in (None, (1, 2.5), (1,), "x")]
-    [True, True, False, False]
+    >>> _read(tuple[float, float] | None, [1, 2.5]), _read(tuple[float, float] | None, None)
+    ((1, 2.5), None)
     """
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
-        return True
+        return value
     if origin in (Union, UnionType):
-        return any(_is_of_type(value, one) for one in arguments)
-    if origin is Literal:
-        return value in arguments
-    if origin is tuple:
-        return isinstance(value, tuple) and len(value) == len(arguments) and all(map(_is_of_type, value, arguments))
-    if origin is list:
-        return isinstance(value, list) and all(_is_of_type(one, arguments[0]) for one in value)
-    if origin in (dict, Mapping):
-        return isinstance(value, dict) and all(_is_of_type(one, arguments[1]) for one in value.values())
-    if hint in (int, float):
-        return isinstance(value, (int, float) if hint is float else int) and not isinstance(value, bool)
-    return isinstance(value, hint)
+        for one in arguments:
+            with suppress(TypeError):
+                return _read(one, value)
+    elif is_dataclass(hint) and isinstance(value, dict):
+        hints = get_type_hints(hint)
+        known = (one.name for one in fields(hint) if one.name in value)
+        return hint(**{name: _read(hints[name], value[name]) for name in known})  # type: ignore[operator]
+    elif origin is tuple and isinstance(value, list) and len(value) == len(arguments):
+        return tuple(map(_read, arguments, value))
+    elif origin is list and isinstance(value, list):
+        return [_read(arguments[0], one) for one in value]
+    elif origin in (dict, Mapping) and isinstance(value, dict):
+        return {key: _read(arguments[1], one) for key, one in value.items()}
+    elif origin is Literal and value in arguments:
+        return value
+    elif hint in (int, float) and isinstance(value, bool):
+        pass  # it is an int of Python too
+    elif origin is None and isinstance(value, (int, float) if hint is float else hint):
+        return value
+    raise TypeError(f"{value!r} is not of the type {hint}")

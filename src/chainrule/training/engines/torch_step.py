@@ -288,7 +288,7 @@ def _is_in_bfloat16(settings: TrainingSettings, device: torch.device, timer: Tim
     if settings.precision != "auto":
         return settings.precision != "float32"
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported()
+        return bool(torch.cuda.is_bf16_supported())
     if device.type != "cpu" or timer.expected(Mode()) < WORTH_TRYING_PRECISIONS:
         return False
     if not timer.engine.team.agree(has_fast_bfloat16()):
