@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
-def flatten(value: Any, name: str = "") -> dict[str, Any]:
+def flatten(value: Any) -> dict[str, Any]:
     """Return every array and number inside a nested value, under the path to it, such as `0.cell`."""
-    if _is_leaf(value):
-        return {name: value}
     found: dict[str, Any] = {}
-    for key, part in _parts(value):
-        found |= flatten(part, f"{name}.{key}" if name else key)
+    _mapped(found.setdefault, value)
     return found
+
+
+def rebuild(like: Any, leaves: Mapping[str, Any]) -> Any:
+    """Return a value like `like`, with the arrays and numbers of `leaves`, whose names are those of `flatten`."""
+
+    def leaf(name: str, before: Any) -> Any:
+        now = leaves[name]
+        return now if _is_array(before) else type(before)(now.item() if _is_array(now) else now)
+
+    return _mapped(leaf, like)
 
 
 def by_part(values: Mapping[str, T]) -> dict[str, dict[str, T]]:
@@ -29,40 +36,26 @@ def by_part(values: Mapping[str, T]) -> dict[str, dict[str, T]]:
     return parts
 
 
-def rebuild(like: Any, leaves: Mapping[str, Any], name: str = "") -> Any:
-    """Return a value like `like`, with the arrays and numbers of `leaves`, whose names are those of `flatten`."""
-    if _is_leaf(like):
-        leaf = leaves[name]
-        return leaf if _is_array(like) else type(like)(leaf.item() if _is_array(leaf) else leaf)
-    parts = {key: rebuild(part, leaves, f"{name}.{key}" if name else key) for key, part in _parts(like)}
-    if isinstance(like, tuple) and hasattr(like, "_fields"):
-        return type(like)(*parts.values())
-    if isinstance(like, (tuple, list)):
-        return type(like)(parts.values())
-    if isinstance(like, dict):
-        return dict(zip(like, parts.values(), strict=True))
-    made = copy.copy(like)
-    for key, value in parts.items():
-        object.__setattr__(made, key, value)  # most memories are frozen dataclasses
+def _mapped(work: Callable[[str, Any], Any], value: Any, name: str = "") -> Any:
+    """Return a nested value with `work` of its path and itself in place of each array and number."""
+    inside = f"{name}." if name else ""
+    if isinstance(value, (bool, int, float)) or _is_array(value):
+        return work(name, value)
+    if isinstance(value, (tuple, list)):
+        parts = [_mapped(work, part, f"{inside}{number}") for number, part in enumerate(value)]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if isinstance(value, dict):
+        return {key: _mapped(work, part, f"{inside}{key}") for key, part in value.items()}
+    if value is None:
+        return None
+    if not dataclasses.is_dataclass(value):
+        raise TypeError(f"a memory is made of arrays, numbers, tuples and dataclasses, not of {type(value)}")
+    made = copy.copy(value)
+    for field in dataclasses.fields(value):
+        # most memories are frozen dataclasses
+        object.__setattr__(made, field.name, _mapped(work, getattr(value, field.name), f"{inside}{field.name}"))
     return made
 
 
 def _is_array(value: Any) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype")
-
-
-def _is_leaf(value: Any) -> bool:
-    return isinstance(value, (bool, int, float)) or _is_array(value)
-
-
-def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    if value is None:
-        return
-    if isinstance(value, (tuple, list)):
-        yield from ((str(number), part) for number, part in enumerate(value))
-    elif isinstance(value, dict):
-        yield from ((str(key), part) for key, part in value.items())
-    elif dataclasses.is_dataclass(value):
-        yield from ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
-    else:
-        raise TypeError(f"a memory is made of arrays, numbers, tuples and dataclasses, not of {type(value)}")

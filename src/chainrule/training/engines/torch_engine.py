@@ -392,16 +392,10 @@ class SendingGatherer(Gatherer):
         self.device = device
 
     def batch(self, rows: Rows) -> Batch:
-        return Batch(*(self._send(array) for array in super().batch(rows)))
+        return Batch(*(_mapped(self._send, array) for array in super().batch(rows)))
 
-    def _send(self, array: Any) -> Any:
-        """Return the array, or a tuple of them, on the device."""
-        if isinstance(array, tuple):
-            return tuple(self._send(part) for part in array)
-        tensor = torch.from_numpy(np.ascontiguousarray(array))
-        if self.device.type == "cuda":
-            return tensor.pin_memory().to(self.device, non_blocking=True)
-        return tensor.to(self.device)
+    def _send(self, array: np.ndarray) -> Tensor:
+        return _sent(torch.from_numpy(np.ascontiguousarray(array)), self.device)
 
 
 class DeviceGatherer(Gatherer):
@@ -416,18 +410,21 @@ class DeviceGatherer(Gatherer):
 
     def batch(self, rows: Rows) -> Batch:
         numbers = torch.from_numpy(np.stack([rows.starts_B, rows.lengths_B, rows.skips_B]).astype(np.int64))
-        if self.device.type == "cuda":
-            numbers = numbers.pin_memory()
-        starts_B, lengths_B, skips_B = numbers.to(self.device, non_blocking=True)
+        starts_B, lengths_B, skips_B = _sent(numbers, self.device)
         # one column more than there are targets: the token before the first
         places = starts_B[:, None] + torch.arange(-1, rows.width, device=self.device)
         ids_BS = self.device_ids[places.clamp_(0, len(self.device_ids) - 1)].long().bitwise_and_(self.mask)
         batch = self.objective.batch(
             Stretches(ids_BS, starts_B, lengths_B, skips_B, rows.is_full, rows.epoch, rows.is_filled)
         )
-        return Batch(*map(_contiguous, batch))
+        return Batch(*(_mapped(Tensor.contiguous, tensor) for tensor in batch))
 
 
-def _contiguous(inputs: Any) -> Any:
-    """Return a tensor, or a tuple of them, contiguous in memory."""
-    return tuple(map(_contiguous, inputs)) if isinstance(inputs, tuple) else inputs.contiguous()
+def _mapped(work: Callable[[Any], Tensor], inputs: Any) -> Any:
+    """Return the result of `work` for an array, or for each of a tuple of them."""
+    return tuple(_mapped(work, part) for part in inputs) if isinstance(inputs, tuple) else work(inputs)
+
+
+def _sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return a tensor of the host on the device; a GPU is not waited for."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
