@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -46,6 +46,7 @@ MAP_BYTES = 32_000
 """The part of it that the map shows."""
 SPANS = 6
 """Spans that are listed for each pair of models."""
+_KEPT = ("tokens", "loss", "validation_loss", "learning_rate", "tokens_per_second", "grad_norm", "seconds")
 _AROUND = 40  # characters of the line that are shown before and after a span
 
 
@@ -210,26 +211,29 @@ def _curves(folder: Path, results: Sequence[Result]) -> dict[str, list[dict[str,
     """Read the curves of the models that were trained in steps."""
     found = {}
     for one in results:
-        try:
+        # one that was moved away, or is of an earlier version, has none: the table has it all the same
+        with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
             metrics = json.loads((folder / Path(one.folder).name / METRICS).read_text(encoding="utf-8"))
-            points = [
-                {"step": point["step"], "tokens": point["tokens"], **losses_in_bits(point)}
-                for point in metrics.get(HISTORY) or []
-            ]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue  # a model that was moved away, or of an earlier version: the table has it all the same
-        if points:
-            found[one.name] = points
+            if points := [point for point in points_of(metrics.get(HISTORY) or []) if "tokens" in point]:
+                found[one.name] = points
     return found
 
 
-def losses_in_bits(measurement: dict[str, Any]) -> dict[str, float]:
-    """Return the losses of a measurement, which are in nats, in bits per token."""
-    return {
-        name: measurement[name] / math.log(2)
-        for name in ("loss", "validation_loss")
-        if measurement.get(name) is not None
-    }
+def points_of(records: Iterable[dict[str, Any]]) -> list[dict[str, float]]:
+    """Return the figures of the measurements that have a step, with losses in bits per token."""
+    points: list[dict[str, float]] = []
+    for record in records:
+        if isinstance(record.get("step"), int):
+            numbers = {key: one for key in _KEPT if isinstance(one := record.get(key), int | float)}
+            finite = {key: one for key, one in numbers.items() if math.isfinite(one)}
+            in_bits = {key: finite[key] / math.log(2) for key in ("loss", "validation_loss") if key in finite}
+            found = {"step": record["step"], **finite, **in_bits}
+            if points and points[-1]["step"] == found["step"] and "loss" in points[-1]:
+                # a validation has the mean loss since the one before, and the curve that since the last reading
+                points[-1] = {**found, **points[-1]}
+            else:
+                points.append(found)
+    return points
 
 
 def _surprisals(folder: Path, comparison: Comparison) -> tuple[dict[str, Surprisals], bytes, Ints]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from chainrule.contract.kinds import find_kind
 from chainrule.errors import ChainruleError, FolderError
 from chainrule.folder import MANIFEST, read_folder
 from chainrule.networks.defaults import reason
-from chainrule.report.record import FORMAT, VERSION, losses_in_bits
+from chainrule.report.record import FORMAT, VERSION, points_of
 from chainrule.system.disk.locks import LOCK, is_abandoned
 from chainrule.system.display import PlainResult
 from chainrule.training.checkpoints.run_folder import HISTORY, METRICS, curves, records_of
@@ -23,7 +21,6 @@ MOST_SAMPLES = 12
 MOST_POINTS = 2000
 """Points of one chart; of a longer run, points at equal distances are drawn."""
 _RUN = "run.json"
-_KEPT = ("loss", "validation_loss", "learning_rate", "tokens_per_second", "grad_norm", "tokens", "seconds")
 
 
 @dataclass(frozen=True)
@@ -109,22 +106,6 @@ def _chosen(kind: str, given: dict[str, Any], complete: dict[str, Any]) -> dict[
         return {name: {"value": complete[name], "reason": reason(settings, name)} for name in names}
     except (ChainruleError, AttributeError):  # a kind of a plug-in that is not installed, or of an earlier version
         return {name: {"value": complete[name], "reason": ""} for name in names}
-
-
-def points_of(records: Iterable[dict[str, Any]]) -> list[dict[str, float]]:
-    """Return the figures of the measurements that have a step, with losses in bits per token."""
-    points: list[dict[str, float]] = []
-    for record in records:
-        if isinstance(record.get("step"), int):
-            numbers = {key: one for key in _KEPT if isinstance(one := record.get(key), int | float)}
-            finite = {key: one for key, one in numbers.items() if math.isfinite(one)}
-            found = {"step": record["step"], **finite, **losses_in_bits(finite)}
-            if points and points[-1]["step"] == found["step"] and "loss" in points[-1]:
-                # a validation has the mean loss since the one before, and the curve that since the last reading
-                points[-1] = {**found, **points[-1]}
-            else:
-                points.append(found)
-    return points
 
 
 def spaced(points: list[dict[str, float]]) -> list[dict[str, float]]:

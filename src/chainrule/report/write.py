@@ -23,8 +23,8 @@ from chainrule.folder import MANIFEST, to_json
 from chainrule.report.charts import altair, comparison_charts, pair_charts, run_charts
 from chainrule.report.pages import comparison_page, pair_page, run_page
 from chainrule.report.pair import PairDetails, pair_details
-from chainrule.report.record import ComparisonDetails, comparison_details
-from chainrule.report.run import RunDetails, is_going_on, is_run, points_of, run_details, spaced
+from chainrule.report.record import ComparisonDetails, comparison_details, points_of
+from chainrule.report.run import RunDetails, is_going_on, is_run, run_details, spaced
 from chainrule.system.disk import replaced_file
 from chainrule.system.progress import Reports, as_progress
 from chainrule.text.given import Text
