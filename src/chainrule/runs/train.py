@@ -183,32 +183,25 @@ def _check_run(kind: Kind, settings: Any, context: ContextChoice, *, resume: boo
 
 def _tokenizer_for(kind: Kind, settings: Any, given: Chosen | str | None) -> Chosen:
     """Return the tokenizer of a training: that of the initial weights, the given one, or that of the kind."""
-    folder = getattr(settings, "tokenizer_folder", None)
-    if folder is not None:
-        check_tokenizer(kind, folder, given)
-        return _choice(folder)
-    return _choice(kind.tokenizer if given is None else given)
+    folder, usual = getattr(settings, "tokenizer_folder", None), TokenizerChoice(kind.tokenizer)
+    found = usual if given is None else _choice(given)
+    if folder is None:
+        return found
+    if found != usual:  # somebody chose one
+        own, other = load_tokenizer(folder), None
+        if not isinstance(found, TokenizerChoice):
+            other = found
+        elif found.name not in tokenizer_names():
+            other = load_tokenizer(found.name)
+        if other is None or dump_tokenizer(other) != dump_tokenizer(own):
+            raise SettingsError(f"{folder} has a tokenizer of its own, {own.name}: leave out the tokenizer")
+    return _choice(folder)
 
 
 def device_for(kind: Kind, settings: Any, name: str) -> str:
     """Return the device on which a kind with these settings is trained; `auto` is the CPU for what is counted."""
     is_counted = name == "auto" and not is_for_accelerators(kind, asdict(settings))
     return "cpu" if is_counted else choose_own_device(name)
-
-
-def check_tokenizer(kind: Kind, folder: str, given: Chosen | str | None) -> None:
-    """Refuse another tokenizer than that of the model folder that training begins from."""
-    if given is None or _choice(given) == TokenizerChoice(kind.tokenizer):
-        return  # nobody chose one
-    own, choice = load_tokenizer(folder), _choice(given)
-    if isinstance(choice, TokenizerChoice):
-        is_same = choice.name not in tokenizer_names() and dump_tokenizer(
-            load_tokenizer(choice.name)
-        ) == dump_tokenizer(own)
-    else:
-        is_same = dump_tokenizer(choice) == dump_tokenizer(own)
-    if not is_same:
-        raise SettingsError(f"{folder} has a tokenizer of its own, {own.name}: leave out the tokenizer")
 
 
 def check_executor(kind: Kind, settings: Any, executor: str, device: str) -> None:

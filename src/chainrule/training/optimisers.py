@@ -144,15 +144,12 @@ def _plain(settings: TrainingSettings, groups: list[dict[str, Any]], rate: float
         hasattr(one, "device_mesh") for group in groups for one in group["params"]
     ):
         fused = None  # torch has no such code for weights that are divided among processes
-    if name == "sgd":
-        return SGD(groups, lr=rate, fused=fused)
-    if name == "momentum":
-        return SGD(groups, lr=rate, momentum=settings.beta1, nesterov=settings.beta1 > 0, fused=fused)
+    if name in ("sgd", "momentum"):
+        momentum = settings.beta1 if name == "momentum" else 0.0
+        return SGD(groups, lr=rate, momentum=momentum, nesterov=momentum > 0, fused=fused)
     if name == "rmsprop":
         return RMSprop(groups, lr=rate, foreach=True)
-    if name == "adam":
-        return Adam(groups, lr=rate, betas=betas, fused=fused)
-    return AdamW(groups, lr=rate, betas=betas, fused=fused)
+    return (Adam if name == "adam" else AdamW)(groups, lr=rate, betas=betas, fused=fused)
 
 
 def _shrinking(network: Trainable) -> set[nn.Parameter]:

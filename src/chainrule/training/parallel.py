@@ -94,6 +94,7 @@ class Processes(Team):
         backend = "cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo"
         dist.init_process_group(backend, store=store, rank=number, world_size=size)
         self.dist, self.rank, self.size, self.shards = dist, dist.get_rank(), dist.get_world_size(), shards
+        self.hosts = dist.new_group(backend="gloo")  # in which they exchange values, whatever their devices
         if shards:
             self.mesh = init_device_mesh(kind, (self.size,))
             self.host_mesh = self.mesh if kind == "cpu" else init_device_mesh("cpu", (self.size,))
@@ -114,14 +115,8 @@ class Processes(Team):
 
     def _all(self, value: T) -> list[T]:
         values: list[Any] = [None] * self.size
-        self.dist.all_gather_object(values, value, group=self._hosts())
+        self.dist.all_gather_object(values, value, group=self.hosts)
         return values
-
-    def _hosts(self) -> Any:
-        """Return the group in which the hosts exchange values, whatever their devices."""
-        if not hasattr(self, "_group"):
-            self._group = self.dist.new_group(backend="gloo")
-        return self._group
 
     def tick(self, now: float, received: int | None) -> tuple[float, int | None]:
         import torch
@@ -270,7 +265,7 @@ class Processes(Team):
         def save(folder: Path | None) -> None:
             folders.append(self.agree(folder))  # type: ignore[arg-type]
             if folders[-1] is not None:
-                _save_shards(divided, folders[-1], self._hosts())
+                _save_shards(divided, folders[-1], self.hosts)
 
         error = None
         try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TypeAlias
 
 import numpy as np
@@ -225,12 +226,11 @@ class _Fit:
     def starts(self) -> Floats:
         """Return starting points: for fixed a and b, the law is linear in the others."""
         starts = []
-        for a in _STARTS:
-            for b in _STARTS:
-                terms = np.stack([np.ones_like(self.x), np.exp(-a * self.x), np.exp(-b * self.y)], axis=1)
-                # least squares of relative errors; constants that would be negative are set to a small value
-                constants = np.linalg.lstsq(terms / self.L[:, None], np.ones_like(self.x), rcond=None)[0]
-                starts.append([*np.log(np.maximum(constants, 0.01 * self.L.min())), a, b])
+        for a, b in product(_STARTS, repeat=2):
+            terms = np.stack([np.ones_like(self.x), np.exp(-a * self.x), np.exp(-b * self.y)], axis=1)
+            # least squares of relative errors; constants that would be negative are set to a small value
+            constants = np.linalg.lstsq(terms / self.L[:, None], np.ones_like(self.x), rcond=None)[0]
+            starts.append([*np.log(np.maximum(constants, 0.01 * self.L.min())), a, b])
         return np.asarray(np.clip(starts, self.low, self.high))
 
     def _terms(self, theta_S: Floats) -> Floats:
