@@ -13,6 +13,7 @@ from chainrule.errors import ChainruleError, FolderError
 from chainrule.folder import MANIFEST, read_folder
 from chainrule.networks.defaults import reason
 from chainrule.report.record import FORMAT, VERSION, points_of
+from chainrule.runs.record import RECORD
 from chainrule.system.disk.locks import LOCK, is_abandoned
 from chainrule.system.display import PlainResult
 from chainrule.training.checkpoints.run_folder import HISTORY, METRICS, curves, records_of
@@ -20,7 +21,6 @@ from chainrule.training.checkpoints.run_folder import HISTORY, METRICS, curves, 
 MOST_SAMPLES = 12
 MOST_POINTS = 2000
 """Points of one chart; of a longer run, points at equal distances are drawn."""
-_RUN = "run.json"
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class RunDetails(PlainResult):
 
 def is_run(folder: Path) -> bool:
     """Return True if a folder is that of a run."""
-    return (folder / METRICS).is_file() or (folder / _RUN).is_file()
+    return (folder / METRICS).is_file() or (folder / RECORD).is_file()
 
 
 def is_going_on(folder: Path) -> bool:
@@ -122,7 +122,7 @@ def _kind_and_settings(folder: Path) -> tuple[str, dict[str, Any]]:
         content = read_folder(folder, verify=False)
         return content.kind, {key: value for key, value in content.config.items() if key != HISTORY}
     try:
-        run = json.loads((folder / _RUN).read_text(encoding="utf-8"))
+        run = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         return str(run["kind"]), dict(run["settings"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "", {}

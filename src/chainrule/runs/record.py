@@ -81,13 +81,12 @@ def write_record(
 def read_record(run: Path) -> RunRecord:
     """Read run.json of a run folder."""
     path, beside = run / RECORD, Path(f"{run}.run")
+    hint = f"there is {beside}" if (beside / RECORD).is_file() else ""
     if not run.is_dir():
-        hint = f" (there is {beside})" if (beside / RECORD).is_file() else ""
-        raise FolderError(f"{run}: {'a file, not a run folder' if run.exists() else 'no such run folder'}{hint}")
+        what = "a file, not a run folder" if run.exists() else "no such run folder"
+        raise FolderError(f"{run}: {what} ({hint})" if hint else f"{run}: {what}")
     if not path.is_file():
-        hint = "resume a run of an earlier version by the command that started it, with --resume"
-        if (beside / RECORD).is_file():
-            hint = f"there is {beside}"
+        hint = hint or "resume a run of an earlier version by the command that started it, with --resume"
         raise FolderError(f"{run}: not a run folder: it has no {RECORD} ({hint})")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

@@ -80,15 +80,6 @@ class Pace:
         return whole if self.seconds is None else step * whole / max(1, done)
 
 
-def check_something_is_left(total: int | None, settings: TrainingSettings, done: int, seconds: float) -> None:
-    """Refuse to resume a run after `done` steps and `seconds` seconds if the settings ask for no more."""
-    is_time_over = settings.minutes is not None and seconds >= 60 * settings.minutes
-    if done and (is_time_over or (total is not None and total < done)):
-        raise SettingsError(
-            f"{done:,} steps are done, and no more are asked for: set more steps, epochs or minutes"
-        )
-
-
 def between_validations(settings: TrainingSettings, layout: Layout, total: int | None) -> int | None:
     """Return the number of steps between validations; None: they are spread over the time of the run."""
     if settings.validate_every is not None or settings.minutes is not None or total is None:
@@ -121,7 +112,12 @@ class Autotune(Timer):
             decided = replace(decided, **mode._asdict())
         if changed & set(HOW_LONG):
             total = self.train.layout.planned(self.settings)
-            check_something_is_left(total, self.settings, state.step, state.seconds)
+            minutes = self.settings.minutes
+            is_time_over = minutes is not None and state.seconds >= 60 * minutes
+            if state.step and (is_time_over or (total is not None and total < state.step)):
+                raise SettingsError(
+                    f"{state.step:,} steps are done, and no more are asked for: set more steps, epochs or minutes"
+                )
             decided = replace(decided, total=total)
         if changed & {*HOW_LONG, "validate_every"}:
             every = between_validations(self.settings, self.train.layout, decided.total)
