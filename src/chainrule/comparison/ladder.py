@@ -56,10 +56,7 @@ def find_ladder(
 def ladder_entries(
     kinds: Sequence[str] | None = None, progress: Progress = SILENT, task: str = "language"
 ) -> Iterator[tuple[Kind, LadderEntry]]:
-    """Yield the models that the kinds of a task, or the named kinds, add to the ladder.
-
-    A kind whose library is missing is noted and left out.
-    """
+    """Yield the models that these kinds, or those of a task, add to the ladder; note kinds without a library."""
     missing: dict[tuple[str, str], list[str]] = {}
     for name in dict.fromkeys(kinds or kind_names()):
         try:

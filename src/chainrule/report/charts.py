@@ -104,10 +104,7 @@ def _tip(field: str, title: str, numbers: str = "") -> Any:
 
 
 def _cost_chart(details: ComparisonDetails, cost: Cost, palette: Mapping[str, str]) -> Any:
-    """Draw loss against one cost: a point for each model, and the line of those that no other beats.
-
-    A model has the number of its place by quality, which stands at the points of that line.
-    """
+    """Draw loss against one cost, and the line of the models that no other beats, with their places by quality."""
     alt = altair()
     loss_name, frontier = details.comparison.loss_name, details.frontiers[cost.key]
     rows, shown = [], {}

@@ -226,7 +226,7 @@ def points_of(records: Iterable[dict[str, Any]]) -> list[dict[str, float]]:
         if isinstance(record.get("step"), int):
             numbers = {key: one for key in _KEPT if isinstance(one := record.get(key), int | float)}
             finite = {key: one for key, one in numbers.items() if math.isfinite(one)}
-            in_bits = {key: finite[key] / math.log(2) for key in ("loss", "validation_loss") if key in finite}
+            in_bits = {key: one / math.log(2) for key, one in finite.items() if key in ("loss", "validation_loss")}
             found = {"step": record["step"], **finite, **in_bits}
             if points and points[-1]["step"] == found["step"] and "loss" in points[-1]:
                 # a validation has the mean loss since the one before, and the curve that since the last reading

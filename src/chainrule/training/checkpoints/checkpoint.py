@@ -52,10 +52,7 @@ class Checkpoints:
         self.run, self.progress = run, progress
 
     def write(self, step: int, checkpoint: Checkpoint, save_shards: Callable[[Path], None] | None = None) -> Path:
-        """Write a checkpoint, and remove all but the newest; returns its folder.
-
-        `save_shards` writes other arrays into a folder, where many processes have some of each.
-        """
+        """Write a checkpoint and drop all but the newest; `save_shards` writes what processes have parts of."""
         folder = self.run / CHECKPOINTS / f"step-{step:06d}"
         sweep_checkpoints(self.run)
         with new_folder(folder) as temporary:
