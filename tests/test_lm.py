@@ -38,6 +38,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, lm: cr.LanguageModel) -> cr.Language
     monkeypatch.setattr(lm, "score", score)
     monkeypatch.setattr(lm, "score_sequences", _not_offered)
     monkeypatch.setattr(lm, "write", _not_offered)
+    monkeypatch.setattr(lm, "predictions", _not_offered)
     monkeypatch.setattr(lm, "next_log_probs", lambda state: np.full((len(state), 9), np.nan))
     return lm
 

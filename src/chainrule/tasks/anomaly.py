@@ -35,15 +35,16 @@ from chainrule.system.display import number as written
 from chainrule.system.display import to_html
 from chainrule.system.parallel import in_order
 from chainrule.system.progress import Progress, Reports, as_progress
-from chainrule.text.batches import RecordBatch, line_ends, record_batches
+from chainrule.text.batches import RecordBatch, batches_of_text, line_ends, record_batches
 from chainrule.text.corpus import Corpus
-from chainrule.text.files import Cleaning, form_of
+from chainrule.text.files import Cleaning, form_of, whole_lines
 from chainrule.text.given import Text, as_corpus
 from chainrule.text.masking import mask_variables
 from chainrule.text.records import Fields, read_records
 from chainrule.tokens.base import line_bounds
 
 By = Literal["mean", "total"]
+_READ_AT_ONCE = 1 << 22  # bytes of a log that grows
 _LONGEST_LINE = 1 << 20  # bytes of an incomplete line; a longer one counts as a line
 _MOST_UNKNOWN = 0.5
 """The share of unknown tokens above which the bits of lines mean little: the model reads them all as <unk>."""
@@ -236,33 +237,27 @@ def follow(
     Bytes that are not UTF-8 are replaced by U+FFFD and counted in `cleaning`; if that is strict, they are an error
     after the lines before them.
     """
-    cleaning, number, rest = cleaning or Cleaning("replace"), 1, b""
-    file: IO[bytes] = path.open("rb")
-    try:
-        while True:
-            piece = file.read(1 << 22)
-            rest += piece
-            end = rest.rfind(b"\n") + 1 or (len(rest) if len(rest) > _LONGEST_LINE else 0)
-            if end:
-                for batch in _lines_batches(str(path), rest[:end], number, cleaning):
-                    yield batch
-                    number += len(batch)
-                rest = rest[end:]
-            if not piece:
-                new = _reopened(path, file)
-                if new is not None:
-                    if rest:
-                        yield from _lines_batches(str(path), rest, number, cleaning)
-                    file.close()
-                    file, number, rest = new, 1, b""
-                elif wait is None:
-                    time.sleep(0.2)
-                elif not wait():
-                    break
-        if rest:
-            yield from _lines_batches(str(path), rest, number, cleaning)
-    finally:
-        file.close()
+    cleaning, files = cleaning or Cleaning("replace"), [path.open("rb")]
+    while files:
+        with files.pop() as file:
+            pieces = _growing(path, file, wait, files)
+            yield from batches_of_text(str(path), _clean_lines(pieces, str(path), cleaning), _READ_AT_ONCE)
+
+
+def _growing(
+    path: Path, file: IO[bytes], wait: Callable[[], bool] | None, next_files: list[IO[bytes]]
+) -> Iterator[bytes]:
+    """Yield what a file has and what is added to it, until `wait` returns False or another one takes its place."""
+    while True:
+        if piece := file.read(_READ_AT_ONCE):
+            yield piece
+        elif (new := _reopened(path, file)) is not None:
+            next_files.append(new)
+            return
+        elif wait is None:
+            time.sleep(0.2)
+        elif not wait():
+            return
 
 
 def _reopened(path: Path, file: IO[bytes]) -> IO[bytes] | None:
@@ -276,23 +271,17 @@ def _reopened(path: Path, file: IO[bytes]) -> IO[bytes] | None:
         return None
 
 
-def _lines_batches(name: str, block: bytes, number: int, cleaning: Cleaning) -> Iterator[RecordBatch]:
-    """Yield the lines of a block; those before an invalid one come before its error."""
-    try:
-        yield _lines_batch(name, cleaning.valid_utf8(block, name, number), number)
-    except EncodingError as error:
-        valid = block.split(b"\n", error.line - number)[:-1]
-        if valid:
-            yield _lines_batch(name, b"\n".join(valid), number)
-        raise
-
-
-def _lines_batch(name: str, block: bytes, number: int) -> RecordBatch:
-    block = block.replace(b"\r\n", b"\n")
-    block = block if block.endswith(b"\n") else block + b"\n"
-    ends = line_ends(block)
-    labels = range(number, number + len(ends))
-    return RecordBatch(name, labels, block, ends, np.ones_like(ends), np.arange(len(ends)), independent=True)
+def _clean_lines(pieces: Iterator[bytes], name: str, cleaning: Cleaning) -> Iterator[bytes]:
+    """Yield blocks of whole lines; those before an invalid line come before its error."""
+    number = 1
+    for block in whole_lines(pieces, _LONGEST_LINE):
+        try:
+            clean = cleaning.valid_utf8(block, name, number)
+        except EncodingError as error:
+            yield b"".join(line + b"\n" for line in block.split(b"\n", error.line - number)[:-1])
+            raise
+        yield clean.replace(b"\r\n", b"\n")
+        number += len(line_ends(block))
 
 
 # -- labelled lines ---------------------------------------------------------------------------------------

@@ -48,17 +48,18 @@ def record_batches(corpus: Corpus, size: int, *, per_line: bool = False) -> Iter
     """
     corpus.cleaning.begin()
     if corpus.texts:
-        yield from _batches_of_text("", iter(corpus.texts), size)
+        yield from batches_of_text("", iter(corpus.texts), size)
     for path in corpus.paths:
         name = corpus.name_of(path)
         if form_of(path) == "text":
-            yield from _batches_of_text(name, corpus.text_blocks(path), size)
+            yield from batches_of_text(name, corpus.text_blocks(path), size)
         else:
             for records in gathered(corpus.records(path), size, lambda record: len(record.text)):
                 yield _batch_of_records(name, records, per_line)
 
 
-def _batches_of_text(name: str, blocks: Iterator[bytes], size: int) -> Iterator[RecordBatch]:
+def batches_of_text(name: str, blocks: Iterator[bytes], size: int) -> Iterator[RecordBatch]:
+    """Yield the lines of a text in batches of about `size` bytes."""
     number = 1
     for block in blocks:
         for piece in cut_at_lines(block, size):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import count
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
 
 from chainrule.arrays import refuse_nan, to_numpy
-from chainrule.contract.lm import LanguageModel
+from chainrule.contract.lm import LanguageModel, predictions
 from chainrule.errors import ModelError
 from chainrule.system.display import Part, ResultTable
 from chainrule.tasks.games.lines import GIVEN_WORDS, Ask, Tell, drawn_lines
@@ -112,28 +112,40 @@ def guessing_game(
     >>> found.guesses
     [1, 1, 1, 2]
     """
-    unit = _unit(lm)
-    found = Guessing(unit, [], [], 0.0, lm.tokenizer.vocab_size - len(_special(lm)))
-    guesses, ranks, nats = found.guesses, found.model_guesses, 0.0
+    unit, guesses, ranks, nats = _unit(lm), list[int](), list[int](), 0.0
+    for ids, place, log_probs_V in islice(_places(lm, lines, tell, seed), rounds):
+        made, symbol = _guess(lm, ids[place], unit, ask, tell)
+        if made is None:
+            break
+        guesses.append(made)
+        ranks.append(int((log_probs_V > log_probs_V[ids[place]]).sum()) + 1)
+        nats -= float(log_probs_V[ids[place]])
+        said = "given up" if made < 0 else f"right, guess {made}"
+        tell(f"{said}: {symbol}; the model's guess {ranks[-1]}\n{_shown(lm, ids[: place + 1])}")
+    if not guesses:
+        return None
+    symbols = lm.tokenizer.vocab_size - len(_special(lm))
+    return Guessing(unit, guesses, ranks, nats / math.log(2) / len(guesses), symbols)
+
+
+def _places(
+    lm: LanguageModel, lines: Sequence[str], tell: Tell, seed: int
+) -> Iterator[tuple[list[int], int, np.ndarray]]:
+    """Yield each place to guess: the ids of its line, its number, and ln p of every symbol there.
+
+    ln p is normalised without special tokens. The first words of a line are told.
+    """
+    special = sorted(_special(lm))
     for line in drawn_lines(lines, seed):
         ids, given = _ids(lm, line)
-        log_probs = _ranked(lm, ids)
         tell(f"\n{_shown(lm, ids[:given])}")
-        for place in range(given, len(ids)):
-            if len(guesses) == rounds:
-                break
-            made, symbol = _guess(lm, ids[place], unit, ask, tell)
-            if made is None:
-                return _played(found, nats) if guesses else None
-            guesses.append(made)
-            log_probs_V = log_probs[place]
-            ranks.append(int((log_probs_V > log_probs_V[ids[place]]).sum()) + 1)
-            nats -= float(log_probs_V[ids[place]])
-            said = "given up" if made < 0 else f"right, guess {made}"
-            tell(f"{said}: {symbol}; the model's guess {ranks[-1]}\n{_shown(lm, ids[: place + 1])}")
-        if len(guesses) == rounds:
-            break
-    return _played(found, nats)
+        rows = (row for part in predictions(lm, lm.start(1), np.asarray([ids])) for row in to_numpy(part)[0])
+        for place, row_V in enumerate(rows):
+            if place >= given:
+                refuse_nan(row_V)
+                log_probs_V = row_V.astype(np.float64)
+                log_probs_V[special] = -math.inf
+                yield ids, place, log_probs_V - np.logaddexp.reduce(log_probs_V)
 
 
 def _guess(lm: LanguageModel, token: int, unit: str, ask: Ask, tell: Tell) -> tuple[int | None, str]:
@@ -150,10 +162,6 @@ def _guess(lm: LanguageModel, token: int, unit: str, ask: Ask, tell: Tell) -> tu
             return made, symbol
         tell("no")
     raise AssertionError
-
-
-def _played(found: Guessing, nats: float) -> Guessing:
-    return replace(found, model_bits=nats / math.log(2) / len(found.guesses))
 
 
 def _unit(lm: LanguageModel) -> str:
@@ -183,18 +191,6 @@ def _ids(lm: LanguageModel, line: str) -> tuple[list[int], int]:
         given += 1
         text = lm.tokenizer.decode(ids[:given])
     return ids, given
-
-
-def _ranked(lm: LanguageModel, ids: Sequence[int]) -> list[np.ndarray]:
-    """Return ln p of every symbol before each token of a line, normalised without special tokens."""
-    state, found, special = lm.start(1), [], sorted(_special(lm))
-    for one in ids:
-        log_probs_V = to_numpy(lm.next_log_probs(state))[0].astype(np.float64)
-        refuse_nan(log_probs_V)
-        log_probs_V[special] = -math.inf
-        found.append(log_probs_V - np.logaddexp.reduce(log_probs_V))
-        state = lm.extend(state, np.asarray([[one]]))
-    return found
 
 
 def _shown(lm: LanguageModel, ids: Sequence[int]) -> str:

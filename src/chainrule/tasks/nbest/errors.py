@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from chainrule.evaluation.intervals import middle_of
+from chainrule.evaluation.intervals import drawn_sums, middle_of
 from chainrule.system.display import PlainResult
 from chainrule.tasks.nbest.lists import NbestList
-
-_RESAMPLED_AT_ONCE = 1 << 22  # numbers
 
 
 def word_errors(lists: Sequence[NbestList]) -> tuple[list[np.ndarray], np.ndarray]:
@@ -79,33 +76,18 @@ class WordErrorRates(PlainResult):
             ],
             dtype=np.float64,
         )
-        sums_4R = _resampled_sums(columns_4N, resamples, seed)
-        whole_4 = columns_4N.sum(axis=1)
-
-        def estimate(figures: np.ndarray, value: float) -> Estimate:
-            return Estimate(float(value), *middle_of(figures))
-
-        before, after, oracle = (
-            estimate(_ratio(sums_4R[i], sums_4R[3]), _ratio(whole_4[i], whole_4[3])) for i in range(3)
-        )
-        reduction = estimate(1 - _ratio(sums_4R[1], sums_4R[0]), 1 - _ratio(whole_4[1], whole_4[0]))
-        return cls(len(errors), int(whole_4[3]), before, after, oracle, reduction)
+        # all utterances, then each draw of them
+        sums_4S = np.vstack([columns_4N.sum(axis=1), drawn_sums(columns_4N, seed, resamples)]).T
+        before, after, oracle = (_estimate(_ratio(sums_S, sums_4S[3])) for sums_S in sums_4S[:3])
+        reduction = _estimate(1 - _ratio(sums_4S[1], sums_4S[0]))
+        return cls(len(errors), int(sums_4S[3, 0]), before, after, oracle, reduction)
 
 
-def _resampled_sums(columns_DN: np.ndarray, resamples: int, seed: int) -> np.ndarray:
-    """Return the sums of columns over bootstrap samples of the utterances, [D, R]."""
-    generator, count = np.random.default_rng(seed % 2**64), columns_DN.shape[1]
-    at_once = max(1, _RESAMPLED_AT_ONCE // count)
-    pieces = [
-        columns_DN[:, generator.integers(count, size=(min(at_once, resamples - done), count))].sum(axis=2)
-        for done in range(0, resamples, at_once)
-    ]
-    return np.concatenate(pieces, axis=1)
+def _estimate(figures_S: np.ndarray) -> Estimate:
+    return Estimate(float(figures_S[0]), *middle_of(figures_S[1:]))
 
 
-def _ratio(above: Any, below: Any) -> Any:
+def _ratio(above_S: np.ndarray, below_S: np.ndarray) -> np.ndarray:
     """Return the ratio; 1 where both are 0, so that no errors before and after are a reduction of 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(
-            np.asarray(below) == 0, np.where(np.asarray(above) == 0, 1.0, np.inf), np.divide(above, below)
-        )
+        return np.where((above_S == 0) & (below_S == 0), 1.0, above_S / below_S)

@@ -12,7 +12,7 @@ tuned on, the given scores stay alone.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,10 +100,8 @@ def rerank(
         model = LanguageModel.expect(lm)
         tuned_on = features(model, some, names, some_own)
     else:
-        tuned_on, model = (
-            _learned(lm, some, names, some_own),
-            LanguageModel.expect(lm([_reference(one) for one in some])),
-        )
+        tuned_on = _learned(lm, some, names, some_own)
+        model = LanguageModel.expect(lm([_reference(one) for one in some]))
     errors, _ = word_errors(some)
     start_D = np.asarray([float(name not in OWN) for name in names])  # the given scores alone
     helps = _gain(tuned_on, errors, start_D, seed) > 0
@@ -158,15 +156,13 @@ def features(
     if not np.isfinite(log_probs).all():
         text = scores.texts[int(np.argmin(np.isfinite(log_probs)))]
         raise ModelError(f"the model gives the hypothesis {text!r} probability 0: use a smoothed model")
-    found, first = [], 0
-    for one, own_K in zip(lists, own, strict=True):
-        last = first + len(one.hypotheses)
+    ends = np.cumsum([len(one.hypotheses) for one in lists])[:-1]
+    of_lists = zip(lists, own, np.split(log_probs, ends), np.split(unknown, ends), strict=True)
+    found = []
+    for one, own_K, log_probs_K, unknown_K in of_lists:
         words = [len(text.split()) for text in one.hypotheses]
         given = [one.scores[name] for name in names if name not in OWN]
-        found.append(
-            np.asarray([*given, log_probs[first:last], own_K, words, unknown[first:last]], dtype=np.float64).T
-        )
-        first = last
+        found.append(np.asarray([*given, log_probs_K, own_K, words, unknown_K], dtype=np.float64).T)
     return found
 
 
@@ -192,30 +188,18 @@ def _as_sentence(text: str) -> str:
 
 def _log_shares(lists: Sequence[NbestList]) -> list[np.ndarray]:
     """Return ln q of each hypothesis of each list: of its words by their share in all other lists, plus one."""
-    of_lists = []
+    of_lists, whole = [], Counter[str]()
     for one in lists:
-        counts: defaultdict[str, float] = defaultdict(float)
-        for text in one.hypotheses:
-            for word in text.split():
-                counts[word] += 1 / len(one.hypotheses)
-        of_lists.append(counts)
-    whole: defaultdict[str, float] = defaultdict(float)
-    for counts in of_lists:
-        for word, count in counts.items():
-            whole[word] += count
+        counts = Counter(word for text in one.hypotheses for word in text.split())
+        of_lists.append({word: count / len(one.hypotheses) for word, count in counts.items()})
+        whole.update(of_lists[-1])
     size, total = len(whole) + 1, sum(whole.values())
-    return [
-        np.asarray(
-            [
-                sum(
-                    math.log((whole[word] - counts[word] + 1) / (total - sum(counts.values()) + size))
-                    for word in text.split()
-                )
-                for text in one.hypotheses
-            ]
-        )
-        for one, counts in zip(lists, of_lists, strict=True)
-    ]
+    found = []
+    for one, own in zip(lists, of_lists, strict=True):
+        others = total - sum(own.values()) + size
+        shares = {word: math.log((whole[word] - count + 1) / others) for word, count in own.items()}
+        found.append(np.asarray([sum(shares[word] for word in text.split()) for text in one.hypotheses]))
+    return found
 
 
 def _learned(
@@ -228,11 +212,7 @@ def _learned(
     found: list[np.ndarray] = [np.empty(0)] * len(lists)
     for fold in range(folds):
         lm = LanguageModel.expect(learner([_reference(one) for i, one in enumerate(lists) if i % folds != fold]))
-        rows = range(fold, len(lists), folds)
-        for i, some_KD in zip(
-            rows, features(lm, [lists[i] for i in rows], names, [own[i] for i in rows]), strict=True
-        ):
-            found[i] = some_KD
+        found[fold::folds] = features(lm, lists[fold::folds], names, own[fold::folds])
     return found
 
 
