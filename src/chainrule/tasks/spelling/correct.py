@@ -30,7 +30,7 @@ from chainrule.evaluation.surprisal import score
 from chainrule.runs.train import train
 from chainrule.tasks.spelling.channel import Channel
 from chainrule.tasks.spelling.forms import likely_forms
-from chainrule.tasks.spelling.words import MOST_EDITS, Lexicon, TypedWord, core_of, in_case_of, words_of
+from chainrule.tasks.spelling.words import MOST_EDITS, Lexicon, TypedWord, core_of, in_case_of, replaced, words_of
 from chainrule.text.corpus import Corpus
 
 KEEP = 0.98
@@ -179,15 +179,12 @@ class Corrector:
             lines, words, choices, self._search(choices), strict=True
         ):
             edits = tuple(
-                Edit(word.core_start, word.core_start + len(word.core), word.core, of.words[choice], probability)
+                Edit(word.core_start, word.core_end, word.core, of.words[choice], probability)
                 for word, of, choice, probability in zip(typed, given, taken, probabilities, strict=True)
                 if of.words[choice] != word.core and choice and probability > self._least_probability(word)
             )
-            pieces, done = [], 0
-            for edit in edits:
-                pieces += [line[done : edit.start], edit.corrected]
-                done = edit.end
-            yield Correction(line, "".join([*pieces, line[done:]]), edits)
+            corrected = replaced(line, ((edit.start, edit.end, edit.corrected) for edit in edits))
+            yield Correction(line, corrected, edits)
 
     def _least_probability(self, word: TypedWord) -> float:
         """Return how likely a correction must be: of a word that is known to be wrong, or alone, any is taken."""
@@ -198,42 +195,30 @@ class Corrector:
         # the readings of each line: a score, and its choices as a chain (choice, chain before it)
         readings: list[list[tuple[float, Any]]] = [[(0.0, ())] for _ in lines]
         active = [number for number, words in enumerate(lines) if words]
-        state = self.lm.start(len(active)) if active else None
-        position = 0
-        while active:
-            assert state is not None
-            of_rows = [(number, reading) for number in active for reading in readings[number]]
-            options = [lines[number][position] for number, _ in of_rows]
-            sizes = np.asarray([len(some.words) for some in options])
-            rows_R = np.repeat(np.arange(len(of_rows)), sizes)
+        state, position = self.lm.start(len(active)) if active else None, 0
+        while state is not None:
+            of_rows = [(number, *reading) for number in active for reading in readings[number]]
+            options = [lines[number][position] for number, *_ in of_rows]
+            sizes = [len(some.words) for some in options]
+            rows_R, choices_R = np.repeat(np.arange(len(of_rows)), sizes), np.concatenate([*map(np.arange, sizes)])
             ids_R = np.concatenate([some.ids for some in options])
             weights_R = np.concatenate([some.weights for some in options])
             log_probs_R = np.maximum(score_choices(self.lm, state, rows_R, ids_R), _IMPOSSIBLE)
-            before_R = np.repeat([reading[0] for _, reading in of_rows], sizes)
-            totals_R = before_R + np.concatenate([some.scores for some in options])
-            totals_R += weights_R * log_probs_R
-            ends = np.cumsum(sizes)
-            kept: list[np.ndarray] = []
-            row = 0
+            totals_R = np.asarray([total for _, total, _ in of_rows])[rows_R]
+            totals_R += np.concatenate([some.scores for some in options]) + weights_R * log_probs_R
+            # the best of each line, line after line
+            lines_R = np.asarray([number for number, *_ in of_rows])[rows_R]
+            rank_R = np.arange(len(lines_R)) - np.searchsorted(lines_R, lines_R)
+            best = np.lexsort([-totals_R, lines_R])[rank_R < self.beams]
             for number in active:
-                first = int(ends[row - 1]) if row else 0
-                last_row = row + len(readings[number])
-                totals = totals_R[first : ends[last_row - 1]]
-                best = first + np.argsort(-totals, kind="stable")[: self.beams]
-                chosen = []
-                for place in best.tolist():
-                    parent = int(rows_R[place])
-                    choice = place - (int(ends[parent - 1]) if parent else 0)
-                    chosen.append((float(totals_R[place]), (choice, of_rows[parent][1][1])))
-                readings[number] = chosen
-                row = last_row
-                if position + 1 < len(lines[number]):
-                    kept.append(best)
+                readings[number] = []
+            for place in best.tolist():
+                number, _, before = of_rows[rows_R[place]]
+                readings[number].append((float(totals_R[place]), (int(choices_R[place]), before)))
             position += 1
             active = [number for number in active if position < len(lines[number])]
-            if active:
-                places = np.concatenate(kept)
-                state = self.lm.extend(state.select(rows_R[places]), ids_R[places][:, None])
+            going_on = best[np.isin(lines_R[best], active)]
+            state = self.lm.extend(state.select(rows_R[going_on]), ids_R[going_on][:, None]) if active else None
         return [_taken(some) for some in readings]
 
     # -- words --------------------------------------------------------------------------------------------

@@ -83,15 +83,13 @@ def costs(
     places: Any,
     most: int,
     start: int,
-    delete: Any,
-    insert: Any,
-    substitute: Any,
-    transpose: Any,
+    tables: Any,
 ) -> Any:
     """Return -ln p(typed | word) of the words at some places, as `Channel.cost` does.
 
     At most `most` more letters are inserted than deleted up to any point, or the reverse.
     """
+    delete, insert, substitute, transpose = tables
     found = np.empty(len(places), np.float64)
     size = len(typed)
     table = np.empty((3, size + 1), np.float64)

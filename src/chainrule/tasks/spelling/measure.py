@@ -7,12 +7,13 @@ and corrects others to the most frequent of the words with the fewest edits (Nor
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from chainrule.errors import CorpusError
 from chainrule.system.display import PlainResult
 from chainrule.tasks.spelling.correct import Corrector
+from chainrule.tasks.spelling.words import replaced
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,16 @@ def measure_misspellings(corrector: Corrector, pairs: Sequence[tuple[str, str]])
     """Correct each typed text of pairs (typed, right) by itself."""
     if not pairs:
         raise CorpusError("there are no misspelled words to correct")
+    words_of = corrector.words_of
     corrector.prepare()
     started = time.perf_counter()
     found = [one.corrected for one in corrector.correct(typed for typed, _ in pairs)]
     seconds = time.perf_counter() - started
-    by_baseline = corrector.nearest(word.core for typed, _ in pairs for word in corrector.words_of(typed))
-    nearest = [_replaced(corrector, typed, by_baseline) for typed, _ in pairs]
+    by_baseline = corrector.nearest(word.core for typed, _ in pairs for word in words_of(typed))
+    nearest = [
+        replaced(typed, ((word.core_start, word.core_end, by_baseline[word.core]) for word in words_of(typed)))
+        for typed, _ in pairs
+    ]
 
     def share(texts: Sequence[str], of: int) -> float:
         same = sum(text.lower() == pair[of].lower() for text, pair in zip(texts, pairs, strict=True))
@@ -112,12 +117,3 @@ def measure_clean(corrector: Corrector, lines: Iterable[str]) -> CleanMeasured:
     baseline = sum(core != by_baseline[core] for core in cores)
     unknown = sum(corrector.lacks(one.original) for one in corrections)
     return CleanMeasured(words, changed, changed / words, baseline / words, unknown / words, words / seconds)
-
-
-def _replaced(corrector: Corrector, text: str, replacements: Mapping[str, str]) -> str:
-    """Return the text with each word replaced."""
-    pieces, done = [], 0
-    for word in corrector.words_of(text):
-        pieces += [text[done : word.core_start], replacements[word.core]]
-        done = word.core_start + len(word.core)
-    return "".join([*pieces, text[done:]])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,6 +28,11 @@ class TypedWord:
     core_start: int
     is_alone: bool = False
     """True if no other word of the line has a core: a word by itself is often one that someone asks about."""
+
+    @property
+    def core_end(self) -> int:
+        """The place after its core."""
+        return self.core_start + len(self.core)
 
     @property
     def around(self) -> tuple[str, str]:
@@ -75,6 +80,15 @@ def in_case_of(word: str, typed: str) -> str:
     return word
 
 
+def replaced(text: str, parts: Iterable[tuple[int, int, str]]) -> str:
+    """Return a text with some of its parts, from a start to an end, replaced by a text each."""
+    pieces, done = [], 0
+    for start, end, new in parts:
+        pieces += [text[done:start], new]
+        done = end
+    return "".join([*pieces, text[done:]])
+
+
 class Lexicon:
     """The words of a vocabulary, in lower case, laid out so that those near a typed word are found fast."""
 
@@ -109,10 +123,10 @@ class Lexicon:
         """Return -ln p(typed | word) of the words that were found near the typed one, `most` edits away."""
         from chainrule.tasks.spelling.kernels import costs
 
-        codes = np.asarray(encoded(typed), np.int64)
+        word, codes = _code_points(typed), np.asarray(encoded(typed), np.int64)
         tables = channel.delete, channel.insert, channel.substitute, channel.transpose
-        words = self._letters, self._classes, self._starts_N, found.places
-        costs_N: np.ndarray = costs(_code_points(typed), codes, *words, most, START, *tables)
+        words = self._letters, self._classes, self._starts_N
+        costs_N: np.ndarray = costs(word, codes, *words, found.places, most, START, tables)
         return costs_N
 
 
