@@ -18,9 +18,9 @@ import chainrule as cr
 from chainrule.cli.main import main
 from chainrule.course.lesson import lesson_paths
 from chainrule.course.markdown import VIEW_LINK
-from chainrule.serve import lessons
+from chainrule.serve.api import lessons
+from chainrule.serve.api.lessons import Lessons
 from chainrule.serve.batching.requests import BusyError
-from chainrule.serve.lessons import Lessons
 
 SOLUTIONS = Path(__file__).parents[1] / "course" / "solutions"
 

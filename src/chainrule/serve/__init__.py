@@ -5,7 +5,6 @@ In reading order:
     batching/   the thread of each model: requests join and leave a running batch
     models.py   the models that are served, by name
     runs.py     trainings and comparisons below a folder, by name
-    lessons.py  lessons of the course: read, and typed answers graded
     scoring.py  ln p of each token of texts, for all requests that wait
     api/        the routes: completions, chats, tokens, scores, tasks, the inside of models, trainings, lessons
     page/       the page: plain HTML, CSS and ES modules, a file for each view

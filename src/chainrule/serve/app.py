@@ -22,7 +22,6 @@ from chainrule.serve.api import chat, completions, inside, lessons, reading, run
 from chainrule.serve.api.answers import add_error_handlers, answer_to, find_model, unless_gone
 from chainrule.serve.api.pieces import as_json, off_loop
 from chainrule.serve.guard import Guard, Rules
-from chainrule.serve.lessons import Lessons
 from chainrule.serve.metrics import Meters
 from chainrule.serve.models import Models, Served
 from chainrule.serve.runs import Runs
@@ -62,7 +61,7 @@ def make_app(
         redoc_url=None,
     )
     app.state.models, app.state.meters = models, Meters(models)
-    app.state.runs, app.state.lessons = Runs(runs_below), Lessons(learn)
+    app.state.runs, app.state.lessons = Runs(runs_below), lessons.Lessons(learn)
     add_error_handlers(app)
     direct = Direct(app)
     for part in (completions, chat, tokens, reading, tasks, inside, runs, lessons):

@@ -237,7 +237,8 @@ def follow(
     Bytes that are not UTF-8 are replaced by U+FFFD and counted in `cleaning`; if that is strict, they are an error
     after the lines before them.
     """
-    cleaning, files = cleaning or Cleaning("replace"), [path.open("rb")]
+    cleaning = cleaning or Cleaning("replace")
+    files: list[IO[bytes]] = [path.open("rb")]
     while files:
         with files.pop() as file:
             pieces = _growing(path, file, wait, files)

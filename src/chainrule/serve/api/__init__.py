@@ -13,5 +13,5 @@ In reading order:
     tasks.py        /v1/suggest, /v1/translate, /v1/tag, /v1/classify, /v1/fill
     inside.py       /v1/inside, /v1/neighbours
     runs.py         /v1/runs: trainings and comparisons
-    lessons.py      /v1/lessons: the course
+    lessons.py      /v1/lessons: the course, read and typed answers graded
 """

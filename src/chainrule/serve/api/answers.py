@@ -18,9 +18,9 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from chainrule.errors import ChainruleError
+from chainrule.serve.api.lessons import UnknownLessonError
 from chainrule.serve.api.pieces import compact_json, is_small, long_json
 from chainrule.serve.batching.requests import PAUSE, BusyError, ClosingError
-from chainrule.serve.lessons import UnknownLessonError
 from chainrule.serve.models import Models, Served, UnknownModelError
 from chainrule.serve.runs import UnknownRunError
 

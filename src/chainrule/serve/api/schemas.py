@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
 from chainrule.decode import strategies
 from chainrule.decode.strategies import Strategy
@@ -51,17 +51,18 @@ class Asked(BaseModel):
     model: str | None = None
     user: str | None = None
 
-    def _refuse(self, *names: str, instead: str = "") -> None:
-        """Refuse fields that ask for what is not offered."""
-        for name in names:
-            if getattr(self, name):
-                raise ValueError(f"{name} is not offered{instead}")
-
 
 class Form(BaseModel):
     """The form of an answer, of which text is offered."""
 
     type: str = "text"
+
+    @field_validator("type")
+    @classmethod
+    def _refuse_others(cls, given: str) -> str:
+        if given != "text":
+            raise ValueError(f"{given[:40]!r} is not offered: these models write text")
+        return given
 
 
 class TextForm(BaseModel):
@@ -131,11 +132,6 @@ class Writing(Sampling):
                 if given.get(name) not in (None, "none", "auto"):
                     raise ValueError(f"{name} other than 'none' is not offered: these models write text")
         return given
-
-    @model_validator(mode="after")
-    def _check_format(self) -> Self:
-        _check_form("response_format", self.response_format)
-        return self
 
 
 _NO_TEXT = (
@@ -262,17 +258,12 @@ class ResponseRequest(Writing):
 
     @model_validator(mode="after")
     def _agree(self) -> ResponseRequest:
-        self._refuse("background")
-        self._refuse(
-            "prompt", "previous_response_id", "conversation", instead=": give the whole conversation as input"
-        )
-        _check_form("text.format", self.text.format if self.text else None)
+        if self.background:
+            raise ValueError("background is not offered")
+        for name in ("prompt", "previous_response_id", "conversation"):
+            if getattr(self, name):
+                raise ValueError(f"{name} is not offered: give the whole conversation as input")
         return self
-
-
-def _check_form(name: str, form: Form | None) -> None:
-    if form is not None and form.type != "text":
-        raise ValueError(f"{name} {form.type[:40]!r} is not offered: these models write text")
 
 
 class EmbeddingRequest(Asked):

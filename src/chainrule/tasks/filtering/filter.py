@@ -11,7 +11,7 @@ kept are written as they were, in their order.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -116,15 +116,15 @@ def filter_corpus(
     _check(keep, max_perplexity)
     corpus, lm = as_corpus(text), LanguageModel.expect(lm)
     form, reports = check_forms(corpus, out), as_progress(progress)
-    work = _Work(lm, lambda: batches(corpus, _at_once(lm), paragraphs), workers)
+    read = partial(batches, corpus, _at_once(lm), paragraphs)
     stored: list[Floats] = []
     limit = math.inf if max_perplexity is None else math.log(max_perplexity)
     if keep is not None:
         with reports.task("scoring", corpus.size(), "B") as task:
-            stored = [nats_D for _, nats_D in work.scored(task)]
+            stored = [nats_D for _, nats_D in _scored(lm, read(), task, workers)]
         limit = _limit_of_share(np.concatenate([*stored, np.zeros(0)]), keep)
     with reports.task("filtering", corpus.size(), "B") as task:
-        scored = zip(work.read(), stored, strict=True) if stored else work.scored(task)
+        scored = zip(read(), stored, strict=True) if stored else _scored(lm, read(), task, workers)
         counts = _write_kept(scored, limit, sink(form, corpus, out))
     corpus.note_losses(reports)
     return counts.result(corpus.name, limit, corpus.cleaning.skipped)
@@ -142,11 +142,10 @@ def filter_stream(
 ) -> Filtered:
     """Write the fluent documents of a text that is read only once, such as a pipe, as they come."""
     _check(None, max_perplexity)
-    cleaning = cleaning or Cleaning()
-    work = _Work(lm, lambda: text_batches(clean_blocks(pieces, name, cleaning), _at_once(lm), paragraphs))
+    texts = text_batches(clean_blocks(pieces, name, cleaning or Cleaning()), _at_once(lm), paragraphs)
     limit = math.log(max_perplexity)
     with SILENT.task("filtering") as task:
-        counts = _write_kept(work.scored(task), limit, nullcontext(writing(out)))
+        counts = _write_kept(_scored(lm, texts, task), limit, nullcontext(writing(out)))
     return counts.result(name, limit, 0)
 
 
@@ -184,26 +183,19 @@ def _at_once(lm: LanguageModel) -> int:
     return _AT_ONCE if lm.capabilities.is_compiled else _AT_ONCE_BY_NETWORK
 
 
-@dataclass(frozen=True)
-class _Work:
-    """A model and the documents that it scores."""
-
-    lm: LanguageModel
-    read: Callable[[], Iterator[Batch]]
-    workers: Workers | None = None
-
-    def scored(self, task: Task) -> Iterator[tuple[Batch, Floats]]:
-        """Yield batches with the mean surprisal of each document; an n-gram model scores a batch on each core."""
-        if self.workers is not None:
-            score = partial(_score_stored, self.workers.stored)
-            every: Iterable[tuple[Batch, Floats]] = self.workers.executor.in_order(score, self.read())
-        elif self.lm.capabilities.is_compiled:
-            every = in_order(partial(score_batch, self.lm), self.read())
-        else:
-            every = ((batch, score_batch(self.lm, batch)) for batch in self.read())
-        for batch, nats_D in every:
-            yield batch, nats_D
-            task.advance(len(batch.source) or len(batch.block))
+def _scored(
+    lm: LanguageModel, read: Iterator[Batch], task: Task, workers: Workers | None = None
+) -> Iterator[tuple[Batch, Floats]]:
+    """Yield batches with the mean surprisal of each document; an n-gram model scores a batch on each core."""
+    if workers is not None:
+        every = workers.executor.in_order(partial(_score_stored, workers.stored), read)
+    elif lm.capabilities.is_compiled:
+        every = in_order(partial(score_batch, lm), read)
+    else:
+        every = ((batch, score_batch(lm, batch)) for batch in read)
+    for batch, nats_D in every:
+        yield batch, nats_D
+        task.advance(len(batch.source) or len(batch.block))
 
 
 def _score_stored(stored: Stored, batch: Batch) -> Floats:
