@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -26,6 +27,11 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz'-"
 OTHER, START = len(LETTERS), len(LETTERS) + 1
 SYMBOLS = len(LETTERS) + 2
 APOSTROPHE = LETTERS.index("'")
+
+Edit: TypeAlias = tuple[str, int, int]
+"""The array of an edit, and its two letters."""
+Way: TypeAlias = tuple[float, tuple[Edit, ...]]
+"""A way to type a word: its cost and its edits."""
 
 _VOWELS = "aeiouy"
 _ALIKE = ("ck", "cs", "sz", "fv", "mn", "gj", "td", "bp", "kq", "sx", "rl", "wu", "ct", "gd", "hk", "vw")
@@ -79,9 +85,10 @@ class Channel:
         p = (edits + 1) / (occurrences of the letters in the right words + SYMBOLS)
         """
         # counts of edits and of the letters that they apply to; edits are found by the default costs
-        costs = cls.default()
-        edits = {name: np.ones((SYMBOLS, SYMBOLS)) for name in ("delete", "insert", "substitute", "transpose")}
-        letters, bigrams, learned_from = np.zeros(SYMBOLS), np.zeros((SYMBOLS, SYMBOLS)), 0
+        costs, learned_from = cls.default(), 0
+        letters, bigrams = np.zeros((SYMBOLS, 1)), np.zeros((SYMBOLS, SYMBOLS))
+        occurrences = {"delete": bigrams, "insert": letters, "substitute": letters, "transpose": bigrams}
+        edits = {name: np.ones((SYMBOLS, SYMBOLS)) for name in occurrences}
         for typed, right in pairs:
             if typed == right:
                 continue
@@ -93,63 +100,39 @@ class Channel:
                 edits[name][one, other] += 1
         if not learned_from:
             raise CorpusError("there are no misspelled words to learn errors from")
-        after = letters[:, None] + SYMBOLS
-        substitute = -np.log(edits["substitute"] / after)
-        substitute[APOSTROPHE, APOSTROPHE] = 0.0
-        return cls(
-            -np.log(edits["delete"] / (bigrams + SYMBOLS)),
-            -np.log(edits["insert"] / after),
-            substitute,
-            -np.log(edits["transpose"] / (bigrams + SYMBOLS)),
-        )
+        learned = {name: -np.log(edits[name] / (count + SYMBOLS)) for name, count in occurrences.items()}
+        learned["substitute"][APOSTROPHE, APOSTROPHE] = 0.0
+        return cls(**learned)
 
     def cost(self, typed: str, right: str) -> float:
         """Return -ln p(typed | right), letter by letter: the reference for `Lexicon.costs`."""
-        return self._table(typed.lower(), right.lower())[-1][-1]
+        return self._way(typed.lower(), right.lower())[0]
 
-    def _table(self, typed: str, right: str) -> list[list[float]]:
-        """Return the least costs [i][j] of typing the first j letters for the first i of the right word."""
-        t, r = encoded(typed), [START, *encoded(right)]
-        table = [[0.0] * (len(typed) + 1) for _ in r]
-        for i in range(len(r)):
-            for j in range(len(typed) + 1):
-                ways = [0.0] if i == j == 0 else []
-                if i > 0:
-                    ways.append(table[i - 1][j] + float(self.delete[r[i - 1], r[i]]))
-                if j > 0:
-                    ways.append(table[i][j - 1] + float(self.insert[r[i], t[j - 1]]))
-                if i > 0 and j > 0:
-                    is_right = right[i - 1] == typed[j - 1]
-                    ways.append(table[i - 1][j - 1] + (0.0 if is_right else float(self.substitute[r[i], t[j - 1]])))
-                if i > 1 and j > 1 and right[i - 1] == typed[j - 2] and right[i - 2] == typed[j - 1]:
-                    ways.append(table[i - 2][j - 2] + float(self.transpose[r[i - 1], r[i]]))
-                table[i][j] = min(ways)
-        return table
-
-    def edits(self, typed: str, right: str) -> list[tuple[str, int, int]]:
+    def edits(self, typed: str, right: str) -> list[Edit]:
         """Return the most likely edits from the right to the typed word: the array and the two letters of each."""
-        typed, right = typed.lower(), right.lower()
+        return [*self._way(typed.lower(), right.lower())[1]]
+
+    def _way(self, typed: str, right: str) -> Way:
+        """Return the most likely way to type a word for the right one: its cost and its edits."""
         t, r = encoded(typed), [START, *encoded(right)]
-        table, i, j = self._table(typed, right), len(right), len(typed)
-        found: list[tuple[str, int, int]] = []
-        while i or j:
-            here = table[i][j]
-            is_right = i > 0 and j > 0 and right[i - 1] == typed[j - 1]
-            if is_right and np.isclose(here, table[i - 1][j - 1]):
-                i, j = i - 1, j - 1
-            elif i and j and np.isclose(here, table[i - 1][j - 1] + self.substitute[r[i], t[j - 1]]):
-                found.append(("substitute", r[i], t[j - 1]))
-                i, j = i - 1, j - 1
-            elif i and np.isclose(here, table[i - 1][j] + self.delete[r[i - 1], r[i]]):
-                found.append(("delete", r[i - 1], r[i]))
-                i -= 1
-            elif j and np.isclose(here, table[i][j - 1] + self.insert[r[i], t[j - 1]]):
-                found.append(("insert", r[i], t[j - 1]))
-                j -= 1
-            else:
-                found.append(("transpose", r[i - 1], r[i]))
-                i, j = i - 2, j - 2
-        return found[::-1]
+        best: dict[tuple[int, int], Way] = {}  # of typing the first j letters for the first i of the right word
+        for i, j in product(range(len(r)), range(len(typed) + 1)):
+            ways: list[Way] = []
+            if i and j:
+                is_right, before = right[i - 1] == typed[j - 1], best[i - 1, j - 1]
+                ways.append(before if is_right else self._edited(before, "substitute", r[i], t[j - 1]))
+            if i:
+                ways.append(self._edited(best[i - 1, j], "delete", r[i - 1], r[i]))
+            if j:
+                ways.append(self._edited(best[i, j - 1], "insert", r[i], t[j - 1]))
+            if i > 1 and j > 1 and right[i - 1] == typed[j - 2] and right[i - 2] == typed[j - 1]:
+                ways.append(self._edited(best[i - 2, j - 2], "transpose", r[i - 1], r[i]))
+            best[i, j] = min(ways, key=lambda way: way[0], default=(0.0, ()))
+        return best[len(right), len(typed)]
+
+    def _edited(self, before: Way, name: str, one: int, other: int) -> Way:
+        cost, edits = before
+        return cost + float(getattr(self, name)[one, other]), (*edits, (name, one, other))
 
 
 def encoded(word: str) -> list[int]:
