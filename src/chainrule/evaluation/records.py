@@ -146,7 +146,7 @@ def score_batches(
         return
     state: State = lm.start(1)
     for records in batches:  # a stream continues from the state after the batch before
-        scored, state = _score_batch(lm, records, state)
+        scored, state = score_batch(lm, records, state)
         yield ScoredBatch(records, *scored, is_one_file(corpus))
 
 
@@ -158,10 +158,10 @@ def is_one_file(corpus: Corpus) -> bool:
 def _score_stored(stored: Stored, records: RecordBatch) -> _Scored:
     """Score records by a model of lines, in a worker."""
     lm = stored.model()
-    return _score_batch(lm, records, lm.start(1))[0]
+    return score_batch(lm, records, lm.start(1))[0]
 
 
-def _score_batch(lm: LanguageModel, records: RecordBatch, state: State) -> tuple[_Scored, State]:
+def score_batch(lm: LanguageModel, records: RecordBatch, state: State) -> tuple[_Scored, State]:
     """Score records after a state; return their scores and the state after them."""
     ids = encode_in_parallel(lm.tokenizer, records.block).astype(np.int64)
     line_starts, line_ends = line_bounds(ids, lm.tokenizer.eos)

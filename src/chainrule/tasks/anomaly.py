@@ -19,17 +19,16 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.arrays import checked
-from chainrule.contract.lm import LanguageModel, score_sequences, tokens_at_once
+from chainrule.contract.lm import LanguageModel, tokens_at_once
 from chainrule.errors import CorpusError, EncodingError, SettingsError
-from chainrule.evaluation.records import ScoredBatch, ScoredRecord
+from chainrule.evaluation.records import ScoredBatch, ScoredRecord, score_batch
 from chainrule.evaluation.surprisal import SurprisingToken, coloured_text, surprising_tokens
 from chainrule.system.display import number as written
 from chainrule.system.display import to_html
@@ -41,7 +40,6 @@ from chainrule.text.files import Cleaning, form_of, whole_lines
 from chainrule.text.given import Text, as_corpus
 from chainrule.text.masking import mask_variables
 from chainrule.text.records import Fields, read_records
-from chainrule.tokens.base import line_bounds
 
 By = Literal["mean", "total"]
 _READ_AT_ONCE = 1 << 22  # bytes of a log that grows
@@ -136,16 +134,18 @@ class Ranking:
     def add(self, batch: ScoredBatch) -> list[Anomaly]:
         """Add a batch of records, and return those that are now in the ranking, in their order."""
         bits = batch.surprisals(self.by) / math.log(2)
+        least = -math.inf if self.threshold is None else self.threshold
+        if self._is_full():
+            least = max(least, self._kept[0][0])
         added = []
-        for index in np.flatnonzero(bits >= self._least()).tolist():
-            value, number = float(bits[index]), self._seen + index
-            # of equal records the first stay
-            if value < self._least() or (self._is_full() and value == self._kept[0][0]):
+        for index in np.flatnonzero(bits >= least).tolist():
+            place = float(bits[index]), -(self._seen + index)  # of equal records the first stay
+            if self._is_full() and place < self._kept[0][:2]:
                 continue
             record = batch.record(index)
             if not record.text.strip():
                 continue
-            entry = value, -number, record
+            entry = (*place, record)
             heapq.heapreplace(self._kept, entry) if self._is_full() else heapq.heappush(self._kept, entry)
             added.append(entry)
         self._seen += len(bits)
@@ -157,10 +157,6 @@ class Ranking:
 
     def _is_full(self) -> bool:
         return self.top is not None and len(self._kept) == self.top
-
-    def _least(self) -> float:
-        least = -math.inf if self.threshold is None else self.threshold
-        return max(least, self._kept[0][0]) if self._is_full() else least
 
     def _anomaly(self, bits: float, record: ScoredRecord) -> Anomaly:
         tokens = surprising_tokens(self.lm.tokenizer, record, mask_variables if is_masked(self.lm) else None)
@@ -202,13 +198,9 @@ def scored_batches(
     """
 
     def score(records: RecordBatch) -> ScoredBatch:
-        block = mask_variables(records.block) if masked else records.block
-        ids = lm.tokenizer.encode_lines(block).astype(np.int64)
-        line_starts, line_ends = line_bounds(ids, lm.tokenizer.eos)
-        offsets = np.append(0, line_ends[np.cumsum(records.lines) - 1])
-        sequences = (line_starts, line_ends) if lm.context == "line" else (offsets[:-1], offsets[1:])
-        log_probs = checked(score_sequences(lm, ids, *sequences), normalised=lm.normalised)
-        return ScoredBatch(records, ids, np.asarray(log_probs, np.float64), offsets, is_one_file)
+        read = replace(records, block=mask_variables(records.block)) if masked else records
+        scored, _ = score_batch(lm, replace(read, independent=True), lm.start(1))
+        return ScoredBatch(records, *scored, is_one_file)
 
     masked = is_masked(lm)
     if ahead and lm.capabilities.is_compiled:
