@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from chainrule.arrays import refuse_nan, to_numpy
+from chainrule.arrays import pad, refuse_nan, to_numpy
 from chainrule.contract.kinds import load_content
 from chainrule.contract.lm import LanguageModel
 from chainrule.errors import CorpusError, ModelError
@@ -47,21 +47,15 @@ def probe(lm: LanguageModel, name: str, *, longest: int = LONGEST, count: int = 
     found = []
     for gap in gaps_of(name, longest):
         asked = questions(name, gap, count)
-        rows: dict[int, list[int]] = {}
-        encoded = [lm.tokenizer.encode(one.prompt) for one in asked]
-        for number, ids in enumerate(encoded):
-            rows.setdefault(len(ids), []).append(number)
-        differences = np.zeros(count)
-        for numbers in rows.values():
-            ids_BT = np.stack([encoded[number] for number in numbers]).astype(np.int64)
-            log_probs_BV = to_numpy(lm.next_log_probs(lm.extend(lm.start(len(ids_BT)), ids_BT)))
-            refuse_nan(log_probs_BV)
-            for number, log_probs_V in zip(numbers, log_probs_BV, strict=True):
-                right, wrong = (_known(lm, word, name) for word in (asked[number].right, asked[number].wrong))
-                differences[number] = log_probs_V[right] - log_probs_V[wrong]
+        ids_BT = pad([lm.tokenizer.encode(one.prompt) for one in asked])
+        log_probs_BV = to_numpy(lm.next_log_probs(lm.extend(lm.start(len(asked)), ids_BT)))
+        refuse_nan(log_probs_BV)
+        words = [[_known(lm, word, name) for word in (one.right, one.wrong)] for one in asked]
+        right_B, wrong_B = np.take_along_axis(log_probs_BV, np.asarray(words), axis=1).T
+        differences_B = right_B - wrong_B
         # p / (p + q) = 1 / (1 + q / p)
-        probability = float((1 / (1 + np.exp(-differences))).mean())
-        credit = np.where(differences == 0, 0.5, differences > 0)
+        probability = float((1 / (1 + np.exp(-differences_B))).mean())
+        credit = np.where(differences_B == 0, 0.5, differences_B > 0)
         found.append(OfGap(gap, probability, float(credit.mean())))
     return found
 
