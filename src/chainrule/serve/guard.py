@@ -11,8 +11,7 @@ import asyncio
 import hmac
 import time
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
@@ -20,7 +19,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from chainrule.serve.api.answers import error_body
+from chainrule.serve.api.answers import answer_to
 from chainrule.serve.metrics import Meters
 
 MOST_BYTES = 1 << 20
@@ -47,13 +46,11 @@ class Rules:
     origins: frozenset[str] = frozenset()
     """Addresses of other servers whose pages may use this one, such as http://localhost:3000."""
     key: str | None = None
-    open_paths: Sequence[str] = field(default=("/health", "/", "/page/", "/reports/"))
-    """Paths that need no key; one that ends in a slash stands for all below it."""
 
     def needs_key(self, path: str) -> bool:
         """Return True if a path is answered only with the key."""
-        return self.key is not None and not any(
-            path == one or (one.endswith("/") and one != "/" and path.startswith(one)) for one in self.open_paths
+        return (
+            self.key is not None and path not in ("/health", "/") and not path.startswith(("/page/", "/reports/"))
         )
 
 
@@ -101,24 +98,23 @@ class Guard:
         """Return the answer that refuses a request, or None if it may pass."""
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         if self.closing:
-            return _refused(503, "the server is shutting down", "server_error", {**_CLOSE, "Retry-After": "1"})
+            return _refused(503, "the server is shutting down", {**_CLOSE, "Retry-After": "1"})
         if sum(len(name) + len(value) for name, value in scope["headers"]) > MOST_HEADER:
-            message = f"the header of a request has {MOST_HEADER:,} bytes at most"
-            return _refused(431, message, "invalid_request_error", _CLOSE)
+            return _refused(431, f"the header of a request has {MOST_HEADER:,} bytes at most", _CLOSE)
         if sum(name == b"host" for name, _ in scope["headers"]) > 1:
-            return _refused(400, "a request has one Host", "invalid_request_error")
+            return _refused(400, "a request has one Host")
         if _name(headers.get(b"host", "")) not in self.rules.hosts:
-            return _refused(403, "this server does not answer to that Host", "permission_error")
+            return _refused(403, "this server does not answer to that Host")
         origin = headers.get(b"origin")
         if origin is not None and not self._may_ask(origin):
-            return _refused(403, "this server does not answer to pages of that Origin", "permission_error")
+            return _refused(403, "this server does not answer to pages of that Origin")
         if scope["method"] == "OPTIONS" and origin in self.rules.origins:
             return Response(status_code=204, headers=_PREFLIGHT)  # asked before the request itself, without the key
         length = headers.get(b"content-length", "0")
         if length.isdigit() and int(length) > MOST_BYTES:
-            return _refused(413, _TOO_LONG, "invalid_request_error", _CLOSE)
+            return _refused(413, _TOO_LONG, _CLOSE)
         if self.rules.needs_key(scope["path"]) and not self._has_key(headers.get(b"authorization", "")):
-            return _refused(401, "a key is needed: send it as 'Authorization: Bearer KEY'", "authentication_error")
+            return _refused(401, "a key is needed: send it as 'Authorization: Bearer KEY'")
         return None
 
     def _may_ask(self, origin: str) -> bool:
@@ -209,6 +205,5 @@ def _name(host: str) -> str:
     return host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and ":" in host else host
 
 
-def _refused(status: int, message: str, kind: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    code = {401: "invalid_api_key", 413: "request_too_large"}.get(status)
-    return JSONResponse(error_body(message, kind, code=code), status, headers)
+def _refused(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return answer_to(HTTPException(status, message, headers))

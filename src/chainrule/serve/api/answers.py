@@ -39,7 +39,8 @@ _STATUS: tuple[tuple[type[ChainruleError], int, str, str | None], ...] = (
 )
 _FORMS = ("body", "str", "int", "float", "bool")
 _MOST_FORMS = 4
-_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+_TYPES = {401: "authentication_error", 403: "permission_error"}
+_CODES = {401: "invalid_api_key", 413: "request_too_large"}
 
 
 # -- the model and its work -------------------------------------------------------------------------------
@@ -140,7 +141,8 @@ def answer_to(error: Exception) -> JSONResponse:
         return JSONResponse(error_body(text, "invalid_request_error", where or None), 400)
     if isinstance(error, HTTPException):
         kind = _TYPES.get(error.status_code, "invalid_request_error" if error.status_code < 500 else "server_error")
-        return JSONResponse(error_body(str(error.detail), kind), error.status_code, error.headers)
+        body = error_body(str(error.detail), kind, code=_CODES.get(error.status_code))
+        return JSONResponse(body, error.status_code, error.headers)
     status, body = error_answer(error)
     if status == 500:
         _LOG.error("a request failed: %s", type(error).__name__, exc_info=error)

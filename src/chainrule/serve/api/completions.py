@@ -81,7 +81,8 @@ class Job:
 
     def pieces(self) -> AsyncIterator[tuple[Choice, str]]:
         """Yield each new piece of all texts, until all of them have ended."""
-        strategy, seed = self.request.strategy(self.lm.tokenizer.vocab_size), self.request.drawn_seed()
+        strategy = self.request.strategy(self.lm.tokenizer.vocab_size)
+        seed = secrets.randbits(63) if self.request.seed is None else self.request.seed
         parts, seen = [], Counter[Prompt]()
         for some in self.choices:
             prompt, n, top = some[0].prompt, len(some), self.alternatives or 0

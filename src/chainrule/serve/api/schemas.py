@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
@@ -92,10 +91,6 @@ class Sampling(Asked):
         dict[str, Annotated[float, Field(ge=-100, le=100)]] | None, BeforeValidator(_not_too_many)
     ] = None
     seed: Seed | None = None
-
-    def drawn_seed(self) -> int:
-        """Return the seed, or a random one if none is given."""
-        return secrets.randbits(63) if self.seed is None else self.seed
 
     def strategy(self, vocab_size: int) -> Strategy:
         """Return the strategy of these values; they apply in the same order as on the command line."""

@@ -175,20 +175,17 @@ class Corrector:
         words = [self.words_of(line) for line in lines]
         found = iter(self.choices_of(list(chain(*words))))
         choices = [list(islice(found, len(some))) for some in words]
+        sure = SURE if self.keep else 0.0  # of a word that is known to be wrong, or alone, any correction is taken
         for line, typed, given, (taken, probabilities) in zip(
             lines, words, choices, self._search(choices), strict=True
         ):
             edits = tuple(
                 Edit(word.core_start, word.core_end, word.core, of.words[choice], probability)
                 for word, of, choice, probability in zip(typed, given, taken, probabilities, strict=True)
-                if of.words[choice] != word.core and choice and probability > self._least_probability(word)
+                if of.words[choice] != word.core and choice and probability > (0.0 if word.is_alone else sure)
             )
             corrected = replaced(line, ((edit.start, edit.end, edit.corrected) for edit in edits))
             yield Correction(line, corrected, edits)
-
-    def _least_probability(self, word: TypedWord) -> float:
-        """Return how likely a correction must be: of a word that is known to be wrong, or alone, any is taken."""
-        return SURE if self.keep and not word.is_alone else 0.0
 
     def _search(self, lines: Sequence[Sequence[_Choices]]) -> list[tuple[list[int], list[float]]]:
         """Return the choice for each word of each line, and its probability, by beam search."""
@@ -260,7 +257,9 @@ class Corrector:
             scores[0] += lm_weight * self._log_new(lower, self._spelled[word.core])
         else:
             ids[0] = self._form(word, known)[1]
-        for place in self._best(near.numbers, costs):
+        # the candidates to try, by costs and frequency
+        order = np.argsort(costs + self._ranks_N[near.numbers], kind="stable")
+        for place in order[: self.choices].tolist():
             number, score = int(near.numbers[place]), _log(wrong) - float(costs[place])
             is_likely = number >= len(self._vocabulary)
             if is_likely:
@@ -279,11 +278,6 @@ class Corrector:
         """Return ln p of a word that the vocabulary lacks: half of such words are likely forms."""
         return _log(self.new * (self._share.get(word, 0.0) + math.exp(spelling)) / 2)
 
-    def _best(self, numbers: np.ndarray, costs: np.ndarray) -> list[int]:
-        """Return the places of the candidates to try, by costs and frequency."""
-        order: list[int] = np.argsort(costs + self._ranks_N[numbers], kind="stable").tolist()
-        return order[: self.choices]
-
     def _form(self, word: TypedWord, number: int) -> tuple[str, int, float]:
         """Return a word of the vocabulary in the case of the typed one, its id, and the cost of an unknown case."""
         forms = self._forms[number]
@@ -293,9 +287,9 @@ class Corrector:
         for written in (before + cased + after, cased):
             if (i := self._ids.get(written)) is not None:
                 return cased, i, 0.0
-        same = [i for core, i in forms if core == cased]
-        if same:
-            return cased, same[0], 0.0
+        for core, i in forms:
+            if core == cased:
+                return cased, i, 0.0
         return cased, first, _OTHER_CASE if word.core.islower() else 0.0
 
     @cached_property
