@@ -7,12 +7,11 @@ import contextlib
 import mimetypes
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import PlainTextResponse, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
@@ -173,17 +172,13 @@ class Direct:
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app
-        self._routes: dict[str, tuple[APIRoute, type[BaseModel]]] = {}
+        self._routes: dict[str, tuple[APIRoute, Any]] = {}
 
     def learn(self, routes: list[Any]) -> None:
-        """Take the routes of POST whose function has a body and the request as its arguments."""
+        """Take the routes whose function has a body and the request as its arguments."""
         for route in routes:
-            if not isinstance(route, APIRoute) or route.methods != {"POST"} or "{" in route.path:
-                continue
-            kinds = [kind for name, kind in get_type_hints(route.endpoint).items() if name != "return"]
-            body = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
-            if body is not None:
-                self._routes[route.path] = route, body
+            if isinstance(route, APIRoute) and route.body_field is not None:
+                self._routes[route.path] = route, route.body_field.field_info.annotation
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         found = self._routes.get(scope["path"]) if scope["type"] == "http" else None

@@ -119,15 +119,16 @@ _BINARY_SIGNATURES = {
 """The starts of files that, read as text, would give nonsense, or fail with an obscure message."""
 
 
-def whole_lines(raw: Iterable[bytes], longest: int | None = None) -> Iterator[bytes]:
+def whole_lines(raw: Iterable[bytes], longest: int | None = None, line_end: bytes = b"\n") -> Iterator[bytes]:
     """Yield blocks of whole lines from pieces of a text; only the last line of the text may lack its line end.
 
-    A line of more than `longest` bytes is cut into several blocks.
+    A line of more than `longest` bytes is cut into several blocks. Two line ends as the `line_end` give paragraphs.
     """
     rest: list[bytes] = []  # pieces without a line end; joined once, so that one long line costs linear time
     size = 0
     for piece in raw:
-        end = piece.rfind(b"\n") + 1
+        last = piece.rfind(line_end)
+        end = 0 if last < 0 else last + len(line_end)
         if end:
             yield b"".join([*rest, piece[:end]])
             rest, size = [], 0

@@ -15,7 +15,7 @@ from fastapi.responses import Response
 
 from chainrule.serve.api.answers import event_stream, find_model
 from chainrule.serve.api.pieces import as_json, check_entries, in_pieces, off_loop
-from chainrule.serve.api.schemas import CompletionRequest, Prompt, Sampling
+from chainrule.serve.api.schemas import CompletionRequest, Prompt, Sampling, one_by_one
 from chainrule.serve.api.texts import Choice, check_prompt, prompt_text, prompt_tokens
 from chainrule.serve.batching.requests import Ask, Started
 from chainrule.serve.models import Served
@@ -163,7 +163,7 @@ async def completions(body: CompletionRequest, request: Request) -> Response:
     job = Job(
         find_model(request, body.model),
         body,
-        body.prompts,
+        one_by_one(body.prompt),
         16 if body.max_tokens is None else body.max_tokens,
         n=body.best_of or body.n or 1,
         stops=body.stops,

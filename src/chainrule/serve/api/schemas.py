@@ -187,11 +187,6 @@ class CompletionRequest(Generation):
         return self
 
     @property
-    def prompts(self) -> list[Prompt]:
-        """The prompts as a list."""
-        return one_by_one(self.prompt)
-
-    @property
     def alternatives(self) -> int | None:
         """The number of alternatives of each token to send with their ln p; None sends no ln p at all."""
         if self.logprobs is None or self.logprobs is False:
@@ -268,11 +263,6 @@ class EmbeddingRequest(Asked):
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: Annotated[int, Field(ge=1)] | None = None
     """The number of features of a vector, if given; only that of the model is offered."""
-
-    @property
-    def texts(self) -> list[Prompt]:
-        """The texts as a list."""
-        return one_by_one(self.input)
 
 
 class TokenizeRequest(Asked):

@@ -17,7 +17,13 @@ from chainrule.folder import TEXT
 from chainrule.masked.contract import MaskedModel
 from chainrule.serve.api.answers import find_model
 from chainrule.serve.api.pieces import as_json, in_pieces, off_loop
-from chainrule.serve.api.schemas import DetokenizeRequest, EmbeddingRequest, MergesRequest, TokenizeRequest
+from chainrule.serve.api.schemas import (
+    DetokenizeRequest,
+    EmbeddingRequest,
+    MergesRequest,
+    TokenizeRequest,
+    one_by_one,
+)
 from chainrule.serve.api.texts import check_prompt, prompt_tokens
 from chainrule.serve.batching.requests import PAUSE
 from chainrule.serve.batching.scheduler import READ_AT_ONCE
@@ -122,9 +128,10 @@ async def embeddings(body: EmbeddingRequest, request: Request) -> Response:
     is_masked = isinstance(model, MaskedModel) and hasattr(model, "features")
     if not is_masked and offered(served.lm, "features") is None:
         raise ModelError(f"{served.name} has no vectors: embeddings come from networks")
-    for text in body.texts:
+    texts = one_by_one(body.input)
+    for text in texts:
         check_prompt(model, text)
-    rows = await in_pieces(sum(map(len, body.texts)), (prompt_tokens(model, text) for text in body.texts))
+    rows = await in_pieces(sum(map(len, texts)), (prompt_tokens(model, text) for text in texts))
 
     def run(items: list[Any]) -> Iterator[Any]:
         for ids in items:

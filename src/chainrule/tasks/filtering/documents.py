@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from chainrule.text.batches import cut_at_lines, line_ends
 from chainrule.text.corpus import Corpus
-from chainrule.text.files import form_of, gathered
+from chainrule.text.files import form_of, gathered, whole_lines
 from chainrule.text.records import Record
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -53,7 +53,7 @@ class Batch:
 def text_batches(blocks: Iterable[bytes], size: int, paragraphs: bool) -> Iterator[Batch]:
     """Yield the lines or paragraphs of a text in batches of about `size` bytes."""
     is_first = True
-    for block in _whole_paragraphs(blocks) if paragraphs else blocks:
+    for block in whole_lines(blocks, _LONGEST_PARAGRAPH, b"\n\n") if paragraphs else blocks:
         for piece in [block] if paragraphs else cut_at_lines(block, size):
             piece = piece if piece.endswith(b"\n") else piece + b"\n"
             ends = line_ends(piece)
@@ -74,20 +74,6 @@ def _blank_lines(block: bytes, ends: Ints) -> Bools:
     for line in np.flatnonzero(((first == ord(" ")) | (first == ord("\t"))) & ~is_blank).tolist():
         is_blank[line] = block[starts[line] : ends[line]].isspace()
     return is_blank
-
-
-def _whole_paragraphs(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield blocks of whole paragraphs, each of which ends in a blank line; the last one ends with the text."""
-    rest = b""
-    for block in blocks:
-        rest += block
-        end = rest.rfind(b"\n\n") + 2
-        if end > 1 or len(rest) > _LONGEST_PARAGRAPH:
-            end = end if end > 1 else len(rest)
-            yield rest[:end]
-            rest = rest[end:]
-    if rest:
-        yield rest
 
 
 def _record_batch(path: Path, records: list[Record]) -> Batch:
