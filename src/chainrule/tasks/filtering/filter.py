@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -27,7 +27,7 @@ from chainrule.errors import CorpusError, SettingsError
 from chainrule.evaluation.metrics import perplexity_of
 from chainrule.system.parallel import in_order
 from chainrule.system.progress import SILENT, Reports, Task, as_progress
-from chainrule.tasks.filtering.documents import Batch, Bools, Floats, batches, text_batches
+from chainrule.tasks.filtering.documents import Batch, Floats, batches, text_batches
 from chainrule.tasks.filtering.writing import BlankLines, Write, check_forms, sink, writing
 from chainrule.text.batches import line_ends
 from chainrule.text.files import Cleaning, clean_blocks
@@ -125,9 +125,9 @@ def filter_corpus(
         limit = _limit_of_share(np.concatenate([*stored, np.zeros(0)]), keep)
     with reports.task("filtering", corpus.size(), "B") as task:
         scored = zip(read(), stored, strict=True) if stored else _scored(lm, read(), task, workers)
-        counts = _write_kept(scored, limit, sink(form, corpus, out))
+        found = _write_kept(scored, limit, sink(form, corpus, out), corpus.name)
     corpus.note_losses(reports)
-    return counts.result(corpus.name, limit, corpus.cleaning.skipped)
+    return replace(found, without_text=corpus.cleaning.skipped)
 
 
 def filter_stream(
@@ -145,21 +145,35 @@ def filter_stream(
     texts = text_batches(clean_blocks(pieces, name, cleaning or Cleaning()), _at_once(lm), paragraphs)
     limit = math.log(max_perplexity)
     with SILENT.task("filtering") as task:
-        counts = _write_kept(_scored(lm, texts, task), limit, nullcontext(writing(out)))
-    return counts.result(name, limit, 0)
+        return _write_kept(_scored(lm, texts, task), limit, nullcontext(writing(out)), name)
 
 
 def _write_kept(
-    scored: Iterable[tuple[Batch, Floats]], limit: float, sink: AbstractContextManager[Write]
-) -> _Counts:
-    """Write the documents whose mean surprisal is at most the limit, and count all of them."""
-    counts, lines = _Counts(), BlankLines()
+    scored: Iterable[tuple[Batch, Floats]], limit: float, sink: AbstractContextManager[Write], name: str
+) -> Filtered:
+    """Write the documents whose mean surprisal is at most the limit, and count all of them.
+
+    Their perplexities are counted in a histogram: memory does not grow with the documents.
+    """
+    documents = kept = size = kept_size = 0
+    histogram, lines = np.zeros(_BINS + 1, np.int64), BlankLines()
     with sink as write:
         for batch, nats_D in scored:
-            kept_D = nats_D <= limit
-            counts.add(batch, nats_D, kept_D)
+            kept_D, in_document = nats_D <= limit, batch.document_U >= 0
             write(batch, kept_D if batch.path else lines.kept_units(batch, kept_D))
-    return counts
+            sizes_U = np.diff(line_ends(batch.block)[np.cumsum(batch.lines_U) - 1], prepend=0)
+            sizes_D = np.bincount(batch.document_U[in_document], sizes_U[in_document], len(nats_D))
+            documents, kept = documents + len(nats_D), kept + int(kept_D.sum())
+            size, kept_size = size + int(sizes_D.sum()), kept_size + int(sizes_D[kept_D].sum())
+            bins = np.clip(nats_D, 0, _BIN * _BINS) / _BIN
+            histogram += np.bincount(bins.astype(np.int64), minlength=_BINS + 1)
+    if not documents:
+        raise CorpusError(f"{name}: there is no document in it to filter")
+    cumulative, quantiles = np.cumsum(histogram), {}
+    for share in QUANTILES:
+        place = int(np.searchsorted(cumulative, max(math.ceil(share * documents), 1)))
+        quantiles[share] = math.inf if place == _BINS else perplexity_of((place + 0.5) * _BIN)
+    return Filtered(documents, kept, size, kept_size, perplexity_of(limit), quantiles)
 
 
 def _check(keep: float | None, max_perplexity: float | None) -> None:
@@ -218,38 +232,3 @@ def score_batch(lm: LanguageModel, batch: Batch) -> Floats:
     nats_L = -np.add.reduceat(scores, starts_L)[in_document]
     tokens = np.bincount(numbers, (ends_L - starts_L)[in_document], documents)
     return np.asarray(np.bincount(numbers, nats_L, documents) / tokens)
-
-
-class _Counts:
-    """Counts of documents, and a histogram of their perplexities: memory does not grow with the documents."""
-
-    def __init__(self) -> None:
-        self.documents = self.kept = self.bytes = self.kept_bytes = 0
-        self._histogram = np.zeros(_BINS + 1, np.int64)
-
-    def add(self, batch: Batch, nats_D: Floats, kept_D: Bools) -> None:
-        """Count the documents of a batch."""
-        if not len(nats_D):
-            return
-        in_document = batch.document_U >= 0
-        sizes_U = np.diff(line_ends(batch.block)[np.cumsum(batch.lines_U) - 1], prepend=0)
-        sizes_D = np.bincount(batch.document_U[in_document], sizes_U[in_document], len(nats_D))
-        self.documents += len(nats_D)
-        self.kept += int(kept_D.sum())
-        self.bytes += int(sizes_D.sum())
-        self.kept_bytes += int(sizes_D[kept_D].sum())
-        bins = np.clip(nats_D, 0, _BIN * _BINS) / _BIN
-        self._histogram += np.bincount(bins.astype(np.int64), minlength=_BINS + 1)
-
-    def result(self, name: str, limit: float, without_text: int) -> Filtered:
-        """Return the counts of the text of that name as a result."""
-        if not self.documents:
-            raise CorpusError(f"{name}: there is no document in it to filter")
-        cumulative = np.cumsum(self._histogram)
-        quantiles = {}
-        for share in QUANTILES:
-            place = int(np.searchsorted(cumulative, max(math.ceil(share * self.documents), 1)))
-            quantiles[share] = math.inf if place == _BINS else perplexity_of((place + 0.5) * _BIN)
-        return Filtered(
-            self.documents, self.kept, self.bytes, self.kept_bytes, perplexity_of(limit), quantiles, without_text
-        )
