@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from statistics import NormalDist
@@ -29,6 +29,7 @@ from chainrule.errors import CorpusError
 from chainrule.evaluation.surprisal import score
 from chainrule.masked.contract import MaskedModel
 from chainrule.masked.pseudo import pseudo_log_likelihoods
+from chainrule.system.display import PlainResult
 from chainrule.system.progress import Reports, as_progress
 from chainrule.tasks.objects import read_objects, text_field
 from chainrule.tokens.base import utf8
@@ -94,7 +95,7 @@ class JudgedPair:
 
 
 @dataclass(frozen=True)
-class Phenomenon:
+class Phenomenon(PlainResult):
     """The accuracy of a model on the pairs of one phenomenon."""
 
     name: str
@@ -115,10 +116,6 @@ class Phenomenon:
         baseline = float(np.mean([one.fewer_tokens for one in judged]))
         ties = int((credits_N == 0.5).sum())
         return cls(name, len(judged), ties, accuracy, wilson(accuracy, len(judged)), baseline)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the figures as JSON."""
-        return {**asdict(self), "interval": [*self.interval]}
 
 
 @dataclass(frozen=True)
@@ -153,14 +150,8 @@ class JudgedPairs:
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as JSON; the pairs themselves are left out."""
-        phenomena = [one.to_json() for one in self.phenomena]
-        return {
-            **self.whole.to_json(),
-            "equal_sentences": len(self.equal),
-            "mean_accuracy": self.mean_accuracy,
-            "by": self.by,
-            "phenomena": phenomena,
-        }
+        more = {"equal_sentences": len(self.equal), "mean_accuracy": self.mean_accuracy, "by": self.by}
+        return {**self.whole.to_json(), **more, "phenomena": [one.to_json() for one in self.phenomena]}
 
 
 def minimal_pairs(
@@ -253,7 +244,7 @@ def read_pairs(
         right, wrong = text_field(record, good, place, "--good"), text_field(record, bad, place, "--bad")
         name = group or next((one for one in GROUPS if one in record), None)
         phenomenon = text_field(record, name, place, "--group") if name else EVERYTHING
-        yield MinimalPair(right, wrong, phenomenon, str(place))
+        yield MinimalPair(right, wrong, phenomenon, place)
     if place is None:
         raise CorpusError(f"{path}: there are no pairs to judge")
 

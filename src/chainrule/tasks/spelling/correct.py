@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 from typing import Any
@@ -28,6 +28,7 @@ from chainrule.contract.lm import LanguageModel, score_choices
 from chainrule.errors import SettingsError, TokenizerError
 from chainrule.evaluation.surprisal import score
 from chainrule.runs.train import train
+from chainrule.system.display import PlainResult
 from chainrule.tasks.spelling.channel import Channel
 from chainrule.tasks.spelling.forms import likely_forms
 from chainrule.tasks.spelling.words import MOST_EDITS, Lexicon, TypedWord, core_of, in_case_of, replaced, words_of
@@ -68,16 +69,12 @@ class Edit:
 
 
 @dataclass(frozen=True)
-class Correction:
+class Correction(PlainResult):
     """A line, the corrected line, and the edits between them."""
 
     original: str
     corrected: str
     edits: tuple[Edit, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the correction as JSON."""
-        return {**asdict(self), "edits": [asdict(edit) for edit in self.edits]}
 
 
 @dataclass(frozen=True)
