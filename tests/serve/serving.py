@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import subprocess
@@ -14,6 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+import httpx2
+import pytest
 
 STARTS_WITHIN = 180.0
 _WITH_DEADLINE = """
@@ -42,6 +46,19 @@ class Running:
     @property
     def port(self) -> int:
         return int(self.address.rpartition(":")[2])
+
+
+def ask(server: Running, path: str, **body: object) -> httpx2.Response:
+    """Send JSON to a route."""
+    return httpx2.post(f"{server.address}{path}", json=body, timeout=120)
+
+
+def answer(server: Running, path: str, **body: object) -> dict[str, Any]:
+    """The JSON that a route answers with; neither an infinity nor NaN is JSON."""
+    response = ask(server, path, **body)
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = json.loads(response.text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    return found
 
 
 @contextlib.contextmanager

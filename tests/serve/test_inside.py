@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from tests.report.test_run_report import run_folder
 from tests.serve.conftest import LINES, SETTINGS
-from tests.serve.serving import Running, run_async, running
+from tests.serve.serving import Running, answer, run_async, running
 
 import chainrule as cr
 from chainrule.contract.lm import LanguageModel
@@ -85,13 +85,6 @@ def looking(more: dict[str, Path], runs: Path) -> Iterator[Running]:
         yield found
 
 
-def ask(server: Running, path: str, **body: object) -> dict[str, Any]:
-    response = httpx2.post(f"{server.address}{path}", json=body, timeout=60)
-    assert response.status_code == 200, response.text
-    found: dict[str, Any] = json.loads(response.text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    return found
-
-
 def refused(response: httpx2.Response, status: int) -> str:
     assert response.status_code == status, response.text
     error = response.json()["error"]
@@ -105,7 +98,7 @@ def refused(response: httpx2.Response, status: int) -> str:
 def test_networks_are_looked_into_as_by_diagnose(name: str, looking: Running, more: dict[str, Path]) -> None:
     lm = cr.load(more[name])
     for token in (None, 3):
-        found = ask(looking, "/v1/inside", model=name, text=TEXT, token=token)
+        found = answer(looking, "/v1/inside", model=name, text=TEXT, token=token)
         expected = cr.diagnose(lm, TEXT, token=token)
         assert (found["family"], found["kind"]) == ("network", lm.kind)
         assert found["tokens"] == list(expected.tokens)
@@ -136,7 +129,7 @@ def test_networks_are_looked_into_as_by_diagnose(name: str, looking: Running, mo
 
 def test_one_token_is_followed_through_a_transformer(looking: Running, more: dict[str, Path]) -> None:
     lm = cr.load(more["transformer"])
-    found = ask(looking, "/v1/inside", model="transformer", text=TEXT)
+    found = answer(looking, "/v1/inside", model="transformer", text=TEXT)
     path, expected = found["path"], cr.diagnose(lm, TEXT).followed
     assert expected is not None
     for name in ("embedding", "first"):
@@ -155,8 +148,8 @@ def test_one_token_is_followed_through_a_transformer(looking: Running, more: dic
     assert len(path["guesses"]) == len(path["blocks"]) + 1
     for guess, one in zip(path["guesses"][-1], found["likely"], strict=False):
         assert guess == {"token": one["token"], "probability": pytest.approx(one["probability"])}
-    following = ask(looking, "/v1/next", model="transformer", prompt=TEXT, top=10)["tokens"]
-    after = ask(looking, "/v1/inside", model="transformer", text=TEXT, after=True)
+    following = answer(looking, "/v1/next", model="transformer", prompt=TEXT, top=10)["tokens"]
+    after = answer(looking, "/v1/inside", model="transformer", text=TEXT, after=True)
     assert after["token"] == len(after["text_tokens"]) + 1
     assert after["target"] == following[0]["token"]
     assert [one["token"] for one in after["likely"]] == [one["token"] for one in following]
@@ -164,8 +157,8 @@ def test_one_token_is_followed_through_a_transformer(looking: Running, more: dic
         [one["p"] for one in following], rel=1e-3
     )
     for name in ("ngram", "lstm"):
-        best = ask(looking, "/v1/next", model=name, prompt=TEXT, top=1)["tokens"][0]["token"]
-        assert ask(looking, "/v1/inside", model=name, text=TEXT, after=True)["target"] == best
+        best = answer(looking, "/v1/next", model=name, prompt=TEXT, top=1)["tokens"][0]["token"]
+        assert answer(looking, "/v1/inside", model=name, text=TEXT, after=True)["target"] == best
 
 
 def test_the_units_of_a_layer_obey_the_equations_of_its_cell(looking: Running) -> None:
@@ -179,19 +172,19 @@ def test_the_units_of_a_layer_obey_the_equations_of_its_cell(looking: Running) -
             name: np.asarray(next(u["values"] for u in one["units"] if u["unit"] == unit)) for name, one in every
         }
 
-    found = ask(looking, "/v1/inside", model="lstm", text=TEXT)
+    found = answer(looking, "/v1/inside", model="lstm", text=TEXT)
     for unit in (one["unit"] for one in found["states"][0]["units"]):
         of = values(found, unit)
         # c_t = f_t c_{t-1} + i_t g_t,  h_t = o_t tanh(c_t)
         kept = of["forget"][1:] * of["c"][:-1] + of["input"][1:] * of["candidate"][1:]
         assert kept == pytest.approx(of["c"][1:], abs=1e-3)
         assert of["output"] * np.tanh(of["c"]) == pytest.approx(of["h"], abs=1e-3)
-    found = ask(looking, "/v1/inside", model="gru", text=TEXT)
+    found = answer(looking, "/v1/inside", model="gru", text=TEXT)
     of = values(found, found["states"][0]["units"][0]["unit"])
     # h_t = (1 - z_t) n_t + z_t h_{t-1}
     mixed = (1 - of["update"][1:]) * of["candidate"][1:] + of["update"][1:] * of["h"][:-1]
     assert mixed == pytest.approx(of["h"][1:], abs=1e-3)
-    found = ask(looking, "/v1/inside", model="qrnn", text=TEXT)
+    found = answer(looking, "/v1/inside", model="qrnn", text=TEXT)
     of = values(found, found["states"][0]["units"][0]["unit"])
     # c_t = f_t c_{t-1} + (1 - f_t) z_t,  h_t = o_t c_t
     mixed = of["forget"][1:] * of["c"][:-1] + (1 - of["forget"][1:]) * of["candidate"][1:]
@@ -200,7 +193,7 @@ def test_the_units_of_a_layer_obey_the_equations_of_its_cell(looking: Running) -
 
 
 def test_tokens_of_counts_are_spelled_as_those_of_networks(looking: Running) -> None:
-    found = {name: ask(looking, "/v1/inside", model=name, text=TEXT) for name in ("ngram", "transformer")}
+    found = {name: answer(looking, "/v1/inside", model=name, text=TEXT) for name in ("ngram", "transformer")}
     assert found["ngram"]["tokens"][1:] == found["transformer"]["tokens"][1:]
     assert found["ngram"]["target"] == found["transformer"]["target"]
     assert found["ngram"]["target"].startswith(" ")
@@ -211,7 +204,7 @@ def test_tokens_of_counts_are_spelled_as_those_of_networks(looking: Running) -> 
 def test_a_long_text_is_cut_and_many_heads_cut_it_more(
     looking: Running, more: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = ask(looking, "/v1/inside", model="lstm", text=TEXT * 20)
+    found = answer(looking, "/v1/inside", model="lstm", text=TEXT * 20)
     assert len(found["tokens"]) == LONGEST
     assert len(found["text_tokens"]) == len(TEXT * 20)
     assert "the last 64 are read" in found["notes"][0]
@@ -225,7 +218,7 @@ def test_a_long_text_is_cut_and_many_heads_cut_it_more(
 def test_ngrams_are_looked_into_as_by_explain(name: str, looking: Running, more: dict[str, Path]) -> None:
     lm = cr.load(more[name])
     for token in (None, 1, 2):
-        found = ask(looking, "/v1/inside", model=name, text=TEXT, token=token)
+        found = answer(looking, "/v1/inside", model=name, text=TEXT, token=token)
         expected = cr.explain(lm, TEXT, token=token)
         record = json.loads(json.dumps(expected.record()))
         assert found["family"] == "ngram"
@@ -261,7 +254,7 @@ def test_ngrams_are_looked_into_as_by_explain(name: str, looking: Running, more:
 def test_a_mixture_tells_what_each_model_says(looking: Running, more: dict[str, Path]) -> None:
     lm = cr.load(more["mixed"])
     assert isinstance(lm, Mixture)
-    found = ask(looking, "/v1/inside", model="mixed", text="the c")
+    found = answer(looking, "/v1/inside", model="mixed", text="the c")
     assert [part["name"] for part in found["parts"]] == ["1: ngram", "2: lstm"]
     ids = np.asarray([lm.tokenizer.encode("the c")], dtype=np.int64)
     for part, one in zip(found["parts"], lm.models, strict=True):
@@ -288,12 +281,12 @@ def test_a_log_linear_mixture_and_one_that_looks_at_its_context() -> None:
 def test_an_encoder_decoder_shows_where_it_looks(looking: Running, more: dict[str, Path]) -> None:
     lm = cr.load(more["translator"])
     for target in (None, "c b"):
-        found = ask(looking, "/v1/inside", model="translator", text="a b c", target=target)
+        found = answer(looking, "/v1/inside", model="translator", text="a b c", target=target)
         expected = align(lm, "a b c", target)
         assert (tuple(found["source"]), tuple(found["target"])) == (expected.source, expected.target)
         assert np.allclose(found["weights"], expected.weights_TS, atol=1e-4)
         assert np.allclose(np.mean(found["attention"][0], axis=0), expected.weights_TS, atol=1e-4)
-    long = ask(looking, "/v1/inside", model="translator", text="a b c " * 60)
+    long = answer(looking, "/v1/inside", model="translator", text="a b c " * 60)
     assert len(long["source"]) == LONGEST
     assert len(long["target"]) <= LONGEST
     assert long["source"][-1] == "</s>"
@@ -305,7 +298,7 @@ def test_neighbours_are_the_nearest_by_cosine(name: str, looking: Running, more:
     model = cr.load(more[name])
     table_VD = table_of(model).astype(np.float64)
     word = "a" if name == "translator" else "the"
-    found = ask(looking, "/v1/neighbours", model=name, token=word, top=4)
+    found = answer(looking, "/v1/neighbours", model=name, token=word, top=4)
     own = table_VD[found["id"]]
     assert len(table_VD) == model.tokenizers["text"].vocab_size
     # the plain way: one angle after the other

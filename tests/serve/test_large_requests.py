@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from benchmarks.serve.largest import (
     MOST_AFTER_LEAVING,
@@ -23,7 +22,7 @@ from benchmarks.serve.largest import (
     largest_requests,
 )
 from benchmarks.serve.load import server as started
-from tests.serve.serving import Running, run_async
+from tests.serve.serving import Running, ask, run_async
 
 import chainrule as cr
 from chainrule.serve import run
@@ -34,10 +33,6 @@ from chainrule.serve.models import Models
 
 LETTERS = "".join(random.Random(0).choices("abcdefghij", k=900_000))
 WORDS = "the cat sat on the mat and the dog saw the cat "
-
-
-def ask(server: Running, path: str, **body: Any) -> httpx2.Response:
-    return httpx2.post(f"{server.address}{path}", json=body, timeout=120)
 
 
 @pytest.mark.parametrize(

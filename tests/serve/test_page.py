@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import httpx2
 import pytest
 from tests.serve.opened import Opened
-from tests.serve.serving import Running
+from tests.serve.serving import Running, answer
 
 import chainrule as cr
 from chainrule.serve.guard import PAGE_POLICY
@@ -43,12 +43,6 @@ def opened(browser: Any, server: Running) -> Iterator[Opened]:
     found = Opened(browser, server)
     yield found
     found.close()
-
-
-def ask(server: Running, path: str, **body: object) -> dict[str, Any]:
-    response = httpx2.post(f"{server.address}{path}", json=body, timeout=60)
-    assert response.status_code == 200, response.text
-    return response.json()
 
 
 # -- the files --------------------------------------------------------------------------------------------
@@ -248,7 +242,7 @@ def test_a_key_is_asked_for_once(browser: Any, server: Running) -> None:
 def test_a_text_streams_in_token_by_token(name: str, opened: Opened, server: Running) -> None:
     page = opened.go("write", model=name, prompt="the naïve cat", n=14, seed=7, t=0.8, p=0.95, go=1)
     asked = {"temperature": 0.8, "top_p": 0.95, "max_tokens": 14, "seed": 7, "logprobs": 8, "echo": True}
-    expected = ask(server, "/v1/completions", model=name, prompt="the naïve cat", **asked)["choices"][0]
+    expected = answer(server, "/v1/completions", model=name, prompt="the naïve cat", **asked)["choices"][0]
     shown = "".join(opened.tokens()).replace("■", "").replace("↵", "")
     assert shown == expected["text"]
     bits = opened.script(
@@ -344,7 +338,7 @@ def test_seed_stop_and_penalties_reach_the_server(opened: Opened, server: Runnin
     first, said = opened.tokens(), opened.text("#status")
     assert said.endswith("seed 11.") and "tokens/s" in said
     shown = "".join(first).replace("■", "").replace("↵", "")
-    assert shown == ask(server, "/v1/completions", **{**body, "stream": False})["choices"][0]["text"]
+    assert shown == answer(server, "/v1/completions", **{**body, "stream": False})["choices"][0]["text"]
     page.wait_for_timeout(500)  # a click just after the end is taken for a late one on Stop
     with page.expect_request("**/v1/completions"):  # the same once more
         page.click("button.main")
@@ -433,10 +427,10 @@ def test_words_of_two_models_are_aligned_and_add_up(opened: Opened, server: Runn
     for text in (TEXT, "a\n", "the cat\n\nsat 日本語", "  two  spaces "):
         for name in names:
             bits = page.evaluate(code, [name, text])
-            assert sum(bits) == pytest.approx(ask(server, "/v1/score", model=name, text=text)["bits"], abs=1e-6)
+            assert sum(bits) == pytest.approx(answer(server, "/v1/score", model=name, text=text)["bits"], abs=1e-6)
     rows = page.locator("tbody tr").all_inner_texts()
     for row, name in zip(rows, names, strict=True):
-        found = ask(server, "/v1/score", model=name, text=TEXT)
+        found = answer(server, "/v1/score", model=name, text=TEXT)
         assert row.split("\t")[:3] == [name, str(len(found["tokens"])), f"{found['bits']:,.1f}"]
 
 
@@ -501,7 +495,7 @@ def test_the_tree_grows_step_by_step(opened: Opened, server: Running) -> None:
     page = opened.go("tree", model="transformer", prompt="the", width=3, n=4)
     assert page.locator(".node.best").count() == 4  # it opens with the whole tree
     page = opened.go("tree", model="transformer", prompt="the", width=3, n=4, step=1)
-    nodes = ask(server, "/v1/beam", model="transformer", prompt="the", width=3, max_tokens=4)["nodes"]
+    nodes = answer(server, "/v1/beam", model="transformer", prompt="the", width=3, max_tokens=4)["nodes"]
     step = page.get_by_role("button", name="Step", exact=True)
     for number in range(1, 5):
         seen = [node for node in nodes if node["step"] < number]
@@ -524,7 +518,7 @@ def test_tokens_follow_what_is_typed(opened: Opened, server: Running) -> None:
     page = opened.go("tokens", model="ngram", text="the")
     page.fill("textarea", "a naïve café")
     opened.until("document.querySelector('.paper').textContent === 'a naïve café'")
-    found = ask(server, "/tokenize", model="ngram", prompt="a naïve café")
+    found = answer(server, "/tokenize", model="ngram", prompt="a naïve café")
     opened.until(f"document.querySelector('.readout').textContent.startsWith('{found['count']} tokens')")
     assert page.text_content(".ids").split() == [str(token) for token in found["tokens"]]
     page.wait_for_selector(".view[data-tokenizing=no]")
@@ -543,7 +537,7 @@ def test_tokens_follow_what_is_typed(opened: Opened, server: Running) -> None:
 
 def test_each_token_of_a_character_has_a_block(opened: Opened, server: Running) -> None:
     page = opened.go("tokens", model="ngram", text="a 😀 b")
-    found = ask(server, "/tokenize", model="ngram", prompt="a 😀 b")
+    found = answer(server, "/tokenize", model="ngram", prompt="a 😀 b")
     blocks = page.locator(".paper [data-stop]")
     assert blocks.count() == found["count"]
     assert page.text_content(".paper") == "a 😀 b"
@@ -560,14 +554,14 @@ def test_a_translation_has_its_alignment(opened: Opened, server: Running) -> Non
     page.fill("textarea", "a b c")
     page.click("button.main")
     page.wait_for_selector(".view[data-translating=no]")
-    found = ask(server, "/v1/translate", model="translator", text="a b c", alignments=True)["data"][0]
+    found = answer(server, "/v1/translate", model="translator", text="a b c", alignments=True)["data"][0]
     assert page.inner_text(".results .paper") == (found["text"] or "(nothing)")
     assert page.locator(".alignment td.shade").count() == sum(map(len, found["alignment"]["weights"]))
 
 
 def test_words_have_their_tags(opened: Opened, server: Running) -> None:
     page = opened.go("tag", text="the dog sat")
-    words = ask(server, "/v1/tag", model="tagger", text="the dog sat")["data"][0]["words"]
+    words = answer(server, "/v1/tag", model="tagger", text="the dog sat")["data"][0]["words"]
     assert page.locator(".paper .tag-name").all_inner_texts() == [one["tag"] for one in words]
     page.locator(".paper .tag").nth(1).hover()
     assert page.inner_text(".readout").startswith(f"dog: {words[1]['tag']}, ")

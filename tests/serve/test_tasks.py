@@ -13,7 +13,7 @@ import httpx2
 import numpy as np
 import openai
 import pytest
-from tests.serve.serving import Running, run_async, running
+from tests.serve.serving import Running, ask, run_async, running
 
 import chainrule as cr
 from chainrule.decode.suggest import next_tokens
@@ -38,10 +38,6 @@ def server(models: dict[str, Path]) -> Iterator[Running]:
 def language_server(folders: dict[str, Path]) -> Iterator[Running]:
     with running([*folders.values()]) as found:
         yield found
-
-
-def ask(server: Running, path: str, **body: object) -> httpx2.Response:
-    return httpx2.post(f"{server.address}{path}", json=body, timeout=60)
 
 
 def test_translations_are_those_of_the_library(server: Running, models: dict[str, Path]) -> None:
