@@ -205,7 +205,7 @@ def test_the_last_token_is_followed_through_the_fused_layers(design: dict[str, A
         np.testing.assert_allclose(block.attention_D, last(added["attention"][layer]))
         np.testing.assert_allclose(block.feedforward_D, last(added["feedforward"][layer]))
         np.testing.assert_allclose(block.hidden_I, last(hidden[layer]))
-        weights_HT = np.exp(block.scores_HT - block.scores_HT.max(axis=-1, keepdims=True))
+        weights_HT = np.exp(block.attended.scores_HT - block.attended.scores_HT.max(axis=-1, keepdims=True))
         weights_HT /= weights_HT.sum(axis=-1, keepdims=True)
         np.testing.assert_allclose(weights_HT, diagnosis.attention_LHTT[layer, :, -1])
     expected = -loss(lm, reading.features_BTD[0, -1], target).item()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,6 @@ from chainrule.system.pictures import Cells, cells_picture
 
 SHOWN = 4
 """The number of features of a vector that a table shows."""
-DIGITS = 6
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -27,39 +26,43 @@ class HeadOfToken:
     tokens: tuple[str, ...]
     query_K: np.ndarray
     keys_TK: np.ndarray
+    values_TK: np.ndarray
     scores_T: np.ndarray
     """q·k_t / sqrt(K), with the bias of positions if there is one."""
     weights_T: np.ndarray
-    values_TK: np.ndarray
-    taken_K: np.ndarray
-    """The mean of the values by the weights."""
+
+    @property
+    def taken_K(self) -> np.ndarray:
+        """The mean of the values by the weights."""
+        return np.asarray(self.weights_T @ self.values_TK)
 
     @property
     def title(self) -> str:
         return f"layer {self.layer}, head {self.head}: attention of {self.tokens[-1]!r}"
 
+    def _by_token(self) -> Iterator[tuple[str, np.ndarray, float, float, np.ndarray]]:
+        """Yield each token with its key, score, weight and value."""
+        return zip(self.tokens, self.keys_TK, self.scores_T, self.weights_T, self.values_TK, strict=True)
+
     def record(self) -> dict[str, Any]:
         """Return the numbers as a dictionary that can be written as JSON, rounded to six decimals."""
-        of_tokens = (self.tokens, self.keys_TK, self.scores_T, self.weights_T, self.values_TK)
         return {
             "layer": self.layer,
             "head": self.head,
             "token": self.tokens[-1],
-            "query": _rounded(self.query_K),
+            "query": rounded(self.query_K),
             "tokens": [
-                {"token": token, "key": _rounded(k), "score": float(s), "weight": float(w), "value": _rounded(v)}
-                for token, k, s, w, v in zip(*of_tokens, strict=True)
+                {"token": token, "key": rounded(k), "score": float(s), "weight": float(w), "value": rounded(v)}
+                for token, k, s, w, v in self._by_token()
             ],
-            "mean": _rounded(self.taken_K),
+            "mean": rounded(self.taken_K),
         }
 
     def parts(self) -> list[Part]:
         """Return the numbers as sentences and a table; of each vector the first features."""
         rows = [
             [token, _vector(k), f"{score:.4f}", f"{weight:.4f}", _vector(v)]
-            for token, k, score, weight, v in zip(
-                self.tokens, self.keys_TK, self.scores_T, self.weights_T, self.values_TK, strict=True
-            )
+            for token, k, score, weight, v in self._by_token()
         ]
         return [
             f"{self.title}, with the query q = {_vector(self.query_K)}",
@@ -100,18 +103,9 @@ def head_of_token(layers: Sequence[Attended], tokens: tuple[str, ...], layer: in
             f"there is no head {layer}.{head}: the layers are 0 to {len(layers) - 1}, "
             f"the heads of each 0 to {heads - 1}"
         )
-    found = layers[layer]
-    return HeadOfToken(
-        layer,
-        head,
-        tokens,
-        found.query_HK[head],
-        found.keys_HTK[head],
-        found.scores_HT[head],
-        found.weights_HT[head],
-        found.values_HTK[head],
-        found.weights_HT[head] @ found.values_HTK[head],
-    )
+    one = layers[layer]
+    of_head = (of[head] for of in (one.query_HK, one.keys_HTK, one.values_HTK, one.scores_HT, one.weights_HT))
+    return HeadOfToken(layer, head, tokens, *of_head)
 
 
 def _vector(values_K: np.ndarray) -> str:
@@ -119,6 +113,7 @@ def _vector(values_K: np.ndarray) -> str:
     return f"({shown}{', …' if len(values_K) > SHOWN else ''})"
 
 
-def _rounded(values: np.ndarray) -> list[float]:
-    rounded: list[float] = np.round(values, DIGITS).tolist()
-    return rounded
+def rounded(values: np.ndarray) -> list[float]:
+    """Return numbers as JSON has them, with six decimals."""
+    found: list[float] = np.round(values, 6).tolist()
+    return found

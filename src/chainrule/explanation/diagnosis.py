@@ -20,6 +20,7 @@ import numpy as np
 from chainrule.autodiff.tape_model import TapeModel, as_tape_model, kinds_on_tape
 from chainrule.contract.lm import LanguageModel, start_token
 from chainrule.errors import DiagnosisError
+from chainrule.explanation.attention import rounded
 from chainrule.explanation.reading import ids_and_target
 from chainrule.explanation.trace import Trace
 from chainrule.folder import to_json
@@ -74,28 +75,26 @@ class Diagnosis(Trace):
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield the results as flat records, for plots; gates and attention are rounded to six decimals."""
         yield {"what": "prediction", "step": len(self.tokens), "token": self.target, "nats": self.nats}
-        norms: list[tuple[dict[str, Any], np.ndarray]] = [({"state": "embedding"}, self.embedding_gradient_T)]
-        for name, norms_LT in self.state_gradients.items():
-            norms += [({"layer": layer, "state": name}, norms_T) for layer, norms_T in enumerate(norms_LT)]
-        alone = [
-            ({"layer": layer, "state": name, "by": self.alone_by}, norms_T)
-            for name, norms_LT in self.alone.items()
-            for layer, norms_T in enumerate(norms_LT)
-        ]
-        for what, rows in (("gradient_norm", norms), ("gradient_norm_alone", alone)):
-            for of, norms_T in rows:
-                for step, token in enumerate(self.tokens):
-                    yield {"what": what, **of, "step": step, "token": token, "value": float(norms_T[step])}
+        norms = [("gradient_norm", {"state": "embedding"}, self.embedding_gradient_T)]
+        for what, named, by in (
+            ("gradient_norm", self.state_gradients, {}),
+            ("gradient_norm_alone", self.alone, {"by": self.alone_by}),
+        ):
+            for name, norms_LT in named.items():
+                norms += [(what, {"layer": layer, "state": name} | by, one) for layer, one in enumerate(norms_LT)]
+        for what, of, norms_T in norms:
+            for step, token in enumerate(self.tokens):
+                yield {"what": what, **of, "step": step, "token": token, "value": float(norms_T[step])}
         for name, layers in self.gates.items():
             for layer, values_TH in enumerate(layers):
                 for step, (token, values_H) in enumerate(zip(self.tokens, values_TH, strict=True)):
                     place = {"layer": layer, "gate": name, "step": step, "token": token}
-                    yield {"what": "gate", **place, "mean": float(values_H.mean()), "values": _rounded(values_H)}
+                    yield {"what": "gate", **place, "mean": float(values_H.mean()), "values": rounded(values_H)}
         if self.attention_LHTT is not None:
             for layer, head, query in np.ndindex(self.attention_LHTT.shape[:3]):
                 place = {"layer": layer, "head": head, "query": query, "token": self.tokens[query]}
                 # keys after the query have no weight
-                weights = _rounded(self.attention_LHTT[layer, head, query, : query + 1])
+                weights = rounded(self.attention_LHTT[layer, head, query, : query + 1])
                 yield {"what": "attention", **place, "weights": weights}
 
     @property
@@ -184,11 +183,6 @@ def with_recurrent_norm(lm: LanguageModel, norm: float) -> TapeModel:
     for matrix in matrices:
         matrix *= norm / np.linalg.norm(matrix, ord=2)
     return model
-
-
-def _rounded(values: np.ndarray) -> list[float]:
-    rounded: list[float] = np.round(values, 6).tolist()
-    return rounded
 
 
 # -- the picture of several models -----------------------------------------------------------------------------

@@ -30,6 +30,11 @@ class Attended:
     weights_HT: np.ndarray
     """The softmax of the scores."""
 
+    def of_token(self) -> dict[str, np.ndarray]:
+        """Return query, key and value of the last token itself by each head, and its scores of all tokens."""
+        key_HK, value_HK = self.keys_HTK[:, -1], self.values_HTK[:, -1]
+        return {"query": self.query_HK, "key": key_HK, "value": value_HK, "scores": self.scores_HT}
+
 
 def attended_by_last(attention: ScaledDotProductAttention) -> Attended:
     """Return what the last of the tokens, which are all keys and queries, attended to; the arrays are copies."""
@@ -49,12 +54,7 @@ def attended_by_last(attention: ScaledDotProductAttention) -> Attended:
 class FollowedBlock:
     """What one block does to the last token."""
 
-    query_HK: np.ndarray
-    key_HK: np.ndarray
-    """The token's own key; heads that share keys have the same."""
-    value_HK: np.ndarray
-    scores_HT: np.ndarray
-    """q·k / sqrt(K), with the bias of positions, for each token that it may look at: softmax gives the weights."""
+    attended: Attended
     head_norms_H: np.ndarray
     """The length of the vector that each head adds."""
     attention_D: np.ndarray
@@ -104,7 +104,21 @@ def follow(network: TapeTransformer, modules: Sequence[Module], embedded: Module
         mixed, transformed = (
             products[f"blocks.{layer}.{part}.out.weight"] for part in ("attention", "feedforward")
         )
-        blocks.append(_block(network, attended, mixed, after(mixed), transformed, after(transformed)))
+        # z = W_out [A_1; ...; A_H]: head h adds its own columns of W_out times A_h
+        taken_HK = _last(mixed.in_modules[0]).reshape(network.config.heads, -1)
+        columns_DHK = mixed.in_modules[1].out_tensor.reshape(-1, *taken_HK.shape)
+        added_HD = np.einsum("dhk,hk->hd", columns_DHK, taken_HK)
+        blocks.append(
+            FollowedBlock(
+                attended_by_last(attended),
+                head_norms_H=np.linalg.norm(added_HD, axis=-1),
+                attention_D=_last(mixed),
+                middle_D=_last(after(mixed)),
+                hidden_I=_last(transformed.in_modules[0]),
+                feedforward_D=_last(transformed),
+                out_D=_last(after(transformed)),
+            )
+        )
     # the first block reads x⁰, or its norm
     first: Node = products["blocks.0.attention.qkv.weight"].in_modules[0]
     if is_pre:
@@ -125,34 +139,6 @@ def follow(network: TapeTransformer, modules: Sequence[Module], embedded: Module
         first_D=_last(first),
         blocks=tuple(blocks),
         log_probs_SV=shifted_SV - np.log(np.exp(shifted_SV).sum(axis=-1, keepdims=True)),
-    )
-
-
-def _block(
-    network: TapeTransformer,
-    attended: ScaledDotProductAttention,
-    mixed: Module,
-    middle: Module,
-    transformed: Module,
-    out: Module,
-) -> FollowedBlock:
-    config = network.config
-    H, K = config.heads, config.head_size
-    last = attended_by_last(attended)
-    # z = W_out [A_1; ...; A_H]: head h adds its own columns of W_out times A_h
-    taken_HK = _last(mixed.in_modules[0]).reshape(H, K)
-    columns_DHK = mixed.in_modules[1].out_tensor.reshape(-1, H, K)
-    return FollowedBlock(
-        query_HK=last.query_HK,
-        key_HK=last.keys_HTK[:, -1],
-        value_HK=last.values_HTK[:, -1],
-        scores_HT=last.scores_HT,
-        head_norms_H=np.linalg.norm(np.einsum("dhk,hk->hd", columns_DHK, taken_HK), axis=-1),
-        attention_D=_last(mixed),
-        middle_D=_last(middle),
-        hidden_I=_last(transformed.in_modules[0]),
-        feedforward_D=_last(transformed),
-        out_D=_last(out),
     )
 
 

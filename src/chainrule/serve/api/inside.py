@@ -42,7 +42,6 @@ HIDDEN = 24
 LIKELY = 10
 """The most likely tokens that are sent, and the most of those that a block would give."""
 DIGITS = 4
-_BY_HEAD = {"query": "query_HK", "key": "key_HK", "value": "value_HK", "scores": "scores_HT"}
 _BY_FEATURE = ("attention", "middle", "feedforward", "out")
 """The numbers of a block that are sent as they are, by their names there."""
 _COPIES = ThreadPoolExecutor(1, "chainrule-inside")
@@ -155,7 +154,7 @@ def _over_time(found: Diagnosis, named: Mapping[str, list[np.ndarray]], what: st
 
 def _path(lm: LanguageModel, found: Followed, notes: _Notes) -> dict[str, Any] | None:
     """Return the vectors of the last token, what each part adds, and what the head would predict on the way."""
-    sizes = [sum(one.size for one in (block.query_HK, block.out_D)) for block in found.blocks]
+    sizes = [sum(one.size for one in (block.attended.query_HK, block.out_D)) for block in found.blocks]
     if 4 * sum(sizes) > MOST_WEIGHTS:
         notes.note("the network has too many features to follow a token through all of them")
         return None
@@ -166,7 +165,7 @@ def _path(lm: LanguageModel, found: Followed, notes: _Notes) -> dict[str, Any] |
         "guesses": [_likely(lm, log_probs_V, LIKELY // 2) for log_probs_V in found.log_probs_SV],
         "blocks": [
             {
-                **{name: [_rounded(row) for row in getattr(block, ours)] for name, ours in _BY_HEAD.items()},
+                **{name: [*map(_rounded, rows)] for name, rows in block.attended.of_token().items()},
                 **{name: _rounded(getattr(block, f"{name}_D")) for name in _BY_FEATURE},
                 "heads": _significant(block.head_norms_H),
                 "hidden": _hidden(block.hidden_I),
