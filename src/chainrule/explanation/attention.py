@@ -32,7 +32,7 @@ class HeadOfToken:
     weights_T: np.ndarray
 
     @property
-    def taken_K(self) -> np.ndarray:
+    def taken(self) -> np.ndarray:
         """The mean of the values by the weights."""
         return np.asarray(self.weights_T @ self.values_TK)
 
@@ -55,7 +55,7 @@ class HeadOfToken:
                 {"token": token, "key": rounded(k), "score": float(s), "weight": float(w), "value": rounded(v)}
                 for token, k, s, w, v in self._by_token()
             ],
-            "mean": rounded(self.taken_K),
+            "mean": rounded(self.taken),
         }
 
     def parts(self) -> list[Part]:
@@ -67,7 +67,7 @@ class HeadOfToken:
         return [
             f"{self.title}, with the query q = {_vector(self.query_K)}",
             ResultTable(["token", "key k", "score q·k / √d", "weight", "value v"], rows, left=[1, 4]),
-            f"the mean of the values by the weights: {_vector(self.taken_K)}",
+            f"the mean of the values by the weights: {_vector(self.taken)}",
         ]
 
     def svg(self) -> str:
@@ -85,7 +85,7 @@ class HeadOfToken:
                 Cells("query q, by feature", self.query_K[None], [self.tokens[-1]], size=cells, full=largest),
                 Cells("keys k, by feature", self.keys_TK, self.tokens, size=cells, full=largest),
                 Cells("values v, by feature", self.values_TK, self.tokens, size=cells),
-                Cells("mean of the values by the weights", self.taken_K[None], [self.tokens[-1]], size=cells),
+                Cells("mean of the values by the weights", self.taken[None], [self.tokens[-1]], size=cells),
             ],
         )
 

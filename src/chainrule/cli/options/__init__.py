@@ -8,7 +8,7 @@ unknown.py     hints for options that a verb does not have
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,57 +17,17 @@ import click
 
 import chainrule as cr
 from chainrule.cli.options import declaring
-from chainrule.cli.options.declaring import Command
-from chainrule.errors import FolderError
 
 if TYPE_CHECKING:
     from chainrule.contract.kinds import Workers
     from chainrule.system.parallel import Executor
 
-option = declaring.option
+options = declaring.options
 
 # -- how a verb runs and ends -----------------------------------------------------------------------------
 
-json = option("--json", "Print JSON, for machines.", name="as_json")
-seed = option("--seed INTEGER", "Seed of the random generators.", type=int, default=0)
-
-
-def overwrite(what: str) -> Callable[[Command], Command]:
-    """Declare --overwrite, which lets a verb replace something that exists."""
-    return option("--overwrite", f"Replace {what} that exists.", is_eager=True)
-
-
-def new_file(usage: str, explanation: str) -> Callable[[Command], Command]:
-    """Declare a file to write; before any work, a verb refuses one that exists, unless --overwrite is given.
-
-    The verb declares --overwrite too. "-" stands for standard output.
-    """
-    return option(usage, explanation, callback=_check_new_file)
-
-
-def out(explanation: str, metavar: str = "DIR") -> Callable[[Command], Command]:
-    """Declare --out, the folder or file to write, as required."""
-    return option(f"--out {metavar}", explanation, required=True)
-
-
-def minutes(explanation: str) -> Callable[[Command], Command]:
-    """Declare --minutes, the most time to train."""
-    return option("--minutes M", explanation, type=click.FloatRange(min=0, min_open=True))
-
-
-def _check_new_file(ctx: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
-    """Return the name of a file; raise if it exists, or if its folder does not."""
-    if name is None or name == "-" or ctx.resilient_parsing:
-        return name
-    path, option = Path(name), parameter.opts[0]
-    if path.is_dir():
-        raise FolderError(f"{path} is a folder; choose another {option}")
-    if path.is_file() and not ctx.params["overwrite"]:
-        raise FolderError(f"{path} exists; choose another {option}, or --overwrite it")
-    if not path.parent.is_dir():
-        raise FolderError(f"{path}: there is no folder {path.parent}; make it, or choose another {option}")
-    return name
-
+json = options("--json as as_json  Print JSON, for machines.")
+seed = options("--seed INTEGER : int = 0  Seed of the random generators.")
 
 # -- a model that is used ---------------------------------------------------------------------------------
 
@@ -86,14 +46,14 @@ def split_file(given: tuple[str, ...]) -> tuple[list[str], str]:
     return list(given[:-1]), given[-1]
 
 
-device = option(
-    "--device NAME", "Where to compute: cpu, cuda (or cuda:1, mps, ... as torch names it), or auto.", default="auto"
-)
-dtype = option(
-    "--dtype [float32|bfloat16]",
-    "The precision in which a network computes: bfloat16 is faster on a GPU, and a little less exact.",
-    default="float32",
-)
+device = options("""
+    --device NAME = auto
+        Where to compute: cpu, cuda (or cuda:1, mps, ... as torch names it), or auto.
+""")
+dtype = options("""
+    --dtype [float32|bfloat16] = float32
+        The precision in which a network computes: bfloat16 is faster on a GPU, and a little less exact.
+""")
 compute = declaring.group(device, dtype)
 """The options that `load_model` reads."""
 
@@ -141,16 +101,12 @@ def note_slow_precision(*lms: Any) -> None:
         terminal_progress().note("this CPU is slow in bfloat16: without --dtype it would be faster")
 
 
-executor_options = declaring.group(
-    option(
-        "--executor [embedded|ray]",
-        "Who does the work: threads of this process, or the processes of Ray, also on many machines.",
-        formerly="--engine",
-        default="embedded",
-    ),
-    option("--address HOST:PORT", "Ray: the cluster, ray://HOST:PORT, or auto. [default: this machine's cores]"),
-    option("--work DIR", "Ray: a folder that all machines see, for what is larger than memory. [default: TMPDIR]"),
-)
+executor_options = options("""
+    --executor [embedded|ray] = embedded formerly --engine
+        Who does the work: threads of this process, or the processes of Ray, also on many machines.
+    --address HOST:PORT  Ray: the cluster, ray://HOST:PORT, or auto. [default: this machine's cores]
+    --work DIR           Ray: a folder that all machines see, for what is larger than memory. [default: TMPDIR]
+""")
 """The options that `opened_executor` reads."""
 
 
@@ -181,20 +137,13 @@ def opened_workers(folder: str, options: Mapping[str, Any]) -> Iterator[Workers 
         yield Workers(executor, stored) if executor.is_remote else None
 
 
-dynamic_options = declaring.group(
-    option(
-        "--dynamic RATE",
-        "Dynamic evaluation: networks learn from the text while it is scored, by steps of this size, such as "
-        "0.0001.",
-        type=float,
-        name="dynamic_rate",
-    ),
-    option(
-        "--dynamic-set KEY=VALUE...",
-        "With --dynamic: decay (back to the trained weights), segment (tokens between steps), method (rms or sgd), "
-        "epsilon.",
-    ),
-)
+dynamic_options = options("""
+    --dynamic RATE : float as dynamic_rate
+        Dynamic evaluation: networks learn from the text while it is scored, by steps of this size, such as 0.0001.
+    --dynamic-set KEY=VALUE...
+        With --dynamic: decay (back to the trained weights), segment (tokens between steps), method (rms or sgd),
+        epsilon.
+""")
 """The options that `chosen_dynamic` reads."""
 
 
@@ -212,8 +161,8 @@ def chosen_dynamic(options: Mapping[str, Any]) -> cr.mixtures.Dynamic | None:
 # -- a prompt ---------------------------------------------------------------------------------------------
 
 read_text = click.argument("text", metavar="[TEXT]", required=False)
-read_prompt = option(
-    "--prompt TEXT", "In place of TEXT: predict the token after this, the most likely one or --next."
+read_prompt = options(
+    "--prompt TEXT  In place of TEXT: predict the token after this, the most likely one or --next."
 )
 
 
@@ -227,9 +176,9 @@ def read_by_model(text: str | None, prompt: str | None, next_word: str | None = 
     return found if next_word is None else found | {"next_word": next_word}
 
 
-heal = option(
-    "--heal/--no-heal", "A prompt is text that may stop inside a word, or its tokens are complete.", default=True
-)
+heal = options("""
+    --heal/--no-heal = yes  A prompt is text that may stop inside a word, or its tokens are complete.
+""")
 
 
 def note_unknown_prompt(lm: cr.LanguageModel, prompt: str, heal: bool = True) -> None:

@@ -3,50 +3,101 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+
+from chainrule.errors import FolderError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 """The function of a verb, to which a decorator adds an option."""
 
 
-def option(
-    usage: str,
-    explanation: str,
-    *,
-    name: str | None = None,
-    formerly: str | None = None,
-    type: Any = None,  # noqa: A002 (click's word)
-    default: Any = None,
-    **more: Any,
-) -> Callable[[Command], Command]:
-    """Declare an option as the help shows it.
+_OPTION = re.compile(r"^(-.*?)(?:  +|\n +)(\S.*(?:\n +.*)*)", re.MULTILINE)
+_USAGE = re.compile(
+    r"(?P<flag>\S+)(?: (?P<metavar>(?!(?:required|[:=]|as|formerly) )\S+))?(?P<required> required)?"
+    r"(?: : (?P<type>\S+))?(?: = (?P<default>\S+))?(?: as (?P<name>\w+))?(?: formerly (?P<formerly>\S+))?"
+)
+_INTERVAL = re.compile(r"([\[(])([\d.]+),([\d.]+|∞)([\])])")
+
+
+def options(text: str, **details: Mapping[str, Any]) -> Callable[[Command], Command]:
+    """Declare options as a text, each with its explanation beside it or indented below it, as the help shows them.
+
+        --out DIR required  The model folder to write.
+        --top N : 1.. = 10  How many of them.
+        --tune SHARE : (0,1) = 0.5 as share
+            The share of the lists, drawn at random, that weights are tuned on; the rest tests them.
 
     "--top N" takes a value, "--by [mean|total]" one of these, "--kind KIND..." may be given several times, and
-    "--follow" is a flag. The value of "--out FILE" is a path. A default is shown. The name that it had formerly
-    still works.
+    "--follow" is a flag; the value of "--out DIR" is a path. Then come the type, the default, the name of the
+    verb's argument, and the name that the option had formerly, which still works. A type is int, float, a range of
+    whole numbers, an interval of others, or `new`: a file that must not exist, unless --overwrite is given.
+    `details` are what else click is told, by the verb's argument.
     """
-    flag, _, metavar = usage.partition(" ")
+    declared = []
+    for usage, explanation in _OPTION.findall(inspect.cleandoc(text)):
+        said = _USAGE.fullmatch(usage)
+        assert said is not None, usage
+        name = said["name"] or said["flag"].partition("/")[0].strip("-").replace("-", "_")
+        declared.append(_option(said, name, " ".join(explanation.split()), dict(details.get(name, {}))))
+    return group(*declared)
+
+
+def _option(said: re.Match[str], name: str, explanation: str, more: dict[str, Any]) -> Callable[[Command], Command]:
+    """Declare an option by its usage, which `_USAGE` has taken apart."""
+    flag, metavar, names, default = said["flag"], said["metavar"] or "", [said["flag"], name], said["default"]
     if metavar.endswith("...") and not metavar.endswith(",..."):  # LxW,... is one value, a list
         metavar, more["multiple"] = metavar.removesuffix("..."), True
-    if metavar in ("TEXT", "INTEGER", "FLOAT"):  # as click calls the types
+    if said["type"] == "new":
+        more["callback"] = _check_new_file
+    elif said["type"] is not None:
+        more["type"] = _number(said["type"])
+    if metavar.startswith("["):
+        more["type"], metavar = click.Choice(metavar[1:-1].split("|")), ""
+    elif metavar in ("FILE", "FILE.svg", "DIR", "PATH"):
+        more = {"type": click.Path(), **more}
+    elif metavar in ("TEXT", "INTEGER", "FLOAT"):  # as click calls the types
         metavar = ""
-    elif metavar.startswith("["):
-        type, metavar = click.Choice(metavar[1:-1].split("|")), ""  # noqa: A001
-    elif metavar in ("FILE", "FILE.svg", "DIR", "PATH") and type is None:
-        type = click.Path()  # noqa: A001
-    elif not metavar and "/" not in flag:
-        more["is_flag"] = True
-    elif "/" in flag and default is None:
-        more["default"] = None  # neither is given; click would take the second
+    elif "/" in flag:
+        names, more["default"] = [flag], None  # neither is given; click would take the second
+    elif not metavar:
+        more |= {"is_flag": True, "is_eager": name == "overwrite"}  # which the check of a new file reads
     if default is not None:
-        more = {"default": default, "show_default": True, **more}
-    names = [flag] if name is None else [flag, name]
-    if formerly is not None:
-        names, more["cls"] = [flag, formerly, name or flag.strip("-").replace("-", "_")], RenamedOption
-    return click.option(*names, type=type, metavar=metavar or None, help=explanation, **more)
+        more |= {"default": float(default) if said["type"] == "float" else default, "show_default": True}
+    if said["formerly"] is not None:
+        names, more["cls"] = [flag, said["formerly"], name], RenamedOption
+    is_required = said["required"] is not None
+    return click.option(*names, metavar=metavar or None, help=explanation, required=is_required, **more)
+
+
+def _number(text: str) -> Any:
+    """Return the type that int, float, a range such as 1..9 or 1.., or an interval such as (0,1] names."""
+    if text in ("int", "float"):
+        return int if text == "int" else float
+    if (interval := _INTERVAL.fullmatch(text)) is None:
+        low, _, high = text.partition("..")
+        return click.IntRange(int(low), int(high) if high else None)
+    low, high = (None if end == "∞" else float(end) if "." in end else int(end) for end in interval.group(2, 3))
+    return click.FloatRange(low, high, interval[1] == "(", high is not None and interval[4] == ")")
+
+
+def _check_new_file(ctx: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
+    """Return the name of a file; raise if it exists, or if its folder does not."""
+    if name is None or name == "-" or ctx.resilient_parsing:
+        return name
+    path, option = Path(name), parameter.opts[0]
+    if path.is_dir():
+        raise FolderError(f"{path} is a folder; choose another {option}")
+    if path.is_file() and not ctx.params["overwrite"]:
+        raise FolderError(f"{path} exists; choose another {option}, or --overwrite it")
+    if not path.parent.is_dir():
+        raise FolderError(f"{path}: there is no folder {path.parent}; make it, or choose another {option}")
+    return name
 
 
 def group(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 from click.core import ParameterSource
 
-from chainrule.cli.options.declaring import Command, group, option
+from chainrule.cli.options.declaring import Command
+from chainrule.cli.options.declaring import options as declare
 
 if TYPE_CHECKING:
     from chainrule.decode.strategies import Beam, Strategy
@@ -19,37 +20,26 @@ def strategy_options(
     default: Literal["sample", "beam"], beams: int, ending: Literal["any", "best"]
 ) -> Callable[[Command], Command]:
     """Declare --strategy and the options that belong to it, which `chosen_strategy` reads."""
-    return group(
-        option(
-            "--strategy [greedy|sample|beam]",
-            "The most likely token, a random one, or a search for the most likely text. Options that go with one "
-            "of them choose it.",
-            default=default,
-        ),
-        option("--temperature T", "Below 1 sharpens the choice, above 1 flattens it.", type=float),
-        option("--top-k K", "Only the K most likely tokens.", type=int),
-        option("--top-p P", "Only the most likely tokens that make up P.", type=float),
-        option("--min-p P", "Only tokens at least P times as likely as the best.", type=float),
-        option(
-            "--repetition-penalty R",
-            "Tokens that occurred: logits / R, or * R below 0, as in transformers; without logits, p to the power "
-            "of R.",
-            type=float,
-        ),
-        option("--presence-penalty A", "Tokens that occurred: ln p less A.", type=float),
-        option("--frequency-penalty A", "Tokens that occurred n times: ln p less n A.", type=float),
-        option("--beams B", f"Hypotheses of the beam search. [default: {beams}]", type=int),
-        option(
-            "--ending [any|best]",
-            f"When a hypothesis may end: at any step, or if that is among the best B steps. [default: {ending}]",
-        ),
-        option(
-            "--length-power X",
-            "Beam search ranks hypotheses by ln p / length^X: 0 takes the sum, which favours short texts, 1 the "
-            "mean. [default: 1]",
-            type=float,
-        ),
-    )
+    return declare(f"""
+        --strategy [greedy|sample|beam] = {default}
+            The most likely token, a random one, or a search for the most likely text. Options that go with one of
+            them choose it.
+        --temperature T : float        Below 1 sharpens the choice, above 1 flattens it.
+        --top-k K : int                Only the K most likely tokens.
+        --top-p P : float              Only the most likely tokens that make up P.
+        --min-p P : float              Only tokens at least P times as likely as the best.
+        --repetition-penalty R : float
+            Tokens that occurred: logits / R, or * R below 0, as in transformers; without logits, p to the power of
+            R.
+        --presence-penalty A : float   Tokens that occurred: ln p less A.
+        --frequency-penalty A : float  Tokens that occurred n times: ln p less n A.
+        --beams B : int                Hypotheses of the beam search. [default: {beams}]
+        --ending [any|best]
+            When a hypothesis may end: at any step, or if that is among the best B steps. [default: {ending}]
+        --length-power X : float
+            Beam search ranks hypotheses by ln p / length^X: 0 takes the sum, which favours short texts, 1 the mean.
+            [default: 1]
+    """)
 
 
 def chosen_strategy(options: Mapping[str, Any], usual: Beam | None = None) -> Strategy | Beam:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import chainrule as cr
-from chainrule.cli.options.declaring import Command, group, option, rare
+from chainrule.cli.options.declaring import Command, group, rare
+from chainrule.cli.options.declaring import options as declare
 from chainrule.cli.output import echo
 from chainrule.errors import CorpusError
 
@@ -33,49 +34,33 @@ corpus_argument = click.argument(
 )
 corpus_argument_or_none = click.argument("corpus", nargs=-1, metavar="[CORPUS...]", shell_complete=_complete_corpus)
 text_argument = click.argument("text", metavar="[TEXT|-]", default="-", type=click.Path())
-id_field = option("--id-field NAME", "The field that names a record. [default: its line or row]")
-label_field = option(
-    "--label-field NAME", "Classification: the field of a record that is its label. [default: label]"
+id_field = declare("--id-field NAME  The field that names a record. [default: its line or row]")
+label_field = declare(
+    "--label-field NAME  Classification: the field of a record that is its label. [default: label]"
 )
-source_tokenizer = option(
-    "--source-tokenizer NAME",
-    "Kinds that learn from pairs: a tokenizer for the sources alone. [default: one for both sides]",
-)
-
-
-corpus_options = group(
-    option(
-        "--field NAME[,NAME]...",
-        "The fields of .jsonl, .csv, .tsv and .parquet files that are text, a.b inside objects; several are "
-        "joined, each on a new line. [default: text]",
-        name="fields",
-    ),
-    option(
-        "--files PATTERN...",
-        "Of a folder, only files that match, such as '*.txt'; repeatable. [default: all but hidden ones]",
-    ),
-    option(
-        "--encoding-errors [strict|replace]",
-        "Stop at bytes that are not UTF-8, or replace them with U+FFFD and say how many.",
-        default="strict",
-    ),
-)
+source_tokenizer = declare("""
+    --source-tokenizer NAME
+        Kinds that learn from pairs: a tokenizer for the sources alone. [default: one for both sides]
+""")
+corpus_options = declare("""
+    --field NAME[,NAME]... as fields
+        The fields of .jsonl, .csv, .tsv and .parquet files that are text, a.b inside objects; several are joined,
+        each on a new line. [default: text]
+    --files PATTERN...
+        Of a folder, only files that match, such as '*.txt'; repeatable. [default: all but hidden ones]
+    --encoding-errors [strict|replace] = strict
+        Stop at bytes that are not UTF-8, or replace them with U+FFFD and say how many.
+""")
 """The options that `open_corpora` reads."""
-
-
-def held_out_option(explanation: str) -> Callable[[Command], Command]:
-    """Declare --held-out, texts to tune on, as a tuple; --valid is its name in 0.1."""
-    return option("--held-out FILE...", explanation, formerly="--valid")
 
 
 def context_option(default: str = "auto") -> Callable[[Command], Command]:
     """Declare --context, which says where a sequence ends."""
-    return option(
-        "--context [auto|line|stream]",
-        "Each line is a sequence, or context flows across lines; auto: it flows across those of paragraphs and of "
-        "files of code.",
-        default=default,
-    )
+    return declare(f"""
+        --context [auto|line|stream] = {default}
+            Each line is a sequence, or context flows across lines; auto: it flows across those of paragraphs and of
+            files of code.
+    """)
 
 
 def open_corpora(options: Mapping[str, Any], *texts: Sequence[str] | None) -> list[cr.Corpus | None]:
@@ -187,23 +172,20 @@ def tokenizer_options(default: str | None) -> Callable[[Command], Command]:
 
     Without a default, the kind of model has one.
     """
-    return group(
-        option(
-            "--tokenizer TEXT",
-            "word, word:unicode, char, byte, bpe, wordpiece, unigram, or a folder that holds one.",
-            default=default,
-            show_default=default is not None or "that of the kind",
-            shell_complete=_tokenizers,
-        ),
-        option(
-            "--vocab-size N|P%",
-            "Keep the N, or the P percent, most frequent; special tokens come on top. "
-            "[default: all; subwords 1,024 to 8,192, by the size of the text]",
-        ),
-        option("--min-count INTEGER", "What is seen less often is unknown.", type=int, default=1),
-        option("--vocabulary FILE", "Know exactly the words of FILE, one on each line (word, word:unicode)."),
-        rare(option("--lowercase", "Read upper-case letters as lower-case ones; the model then writes no others.")),
+    usual = "that of the kind" if default is None else True
+    common = declare(
+        """
+        --tokenizer TEXT  word, word:unicode, char, byte, bpe, wordpiece, unigram, or a folder that holds one.
+        --vocab-size N|P%
+            Keep the N, or the P percent, most frequent; special tokens come on top.
+            [default: all; subwords 1,024 to 8,192, by the size of the text]
+        --min-count INTEGER : int = 1  What is seen less often is unknown.
+        --vocabulary FILE  Know exactly the words of FILE, one on each line (word, word:unicode).
+        """,
+        tokenizer={"default": default, "show_default": usual, "shell_complete": _tokenizers},
     )
+    lowercase = "--lowercase  Read upper-case letters as lower-case ones; the model then writes no others."
+    return group(common, rare(declare(lowercase)))
 
 
 def tokenizer_choice(options: Mapping[str, Any], default: str = "bpe") -> cr.TokenizerChoice:

@@ -31,15 +31,13 @@ _WAIT = 0.2  # seconds between two looks at a log that grows
 @click.command(short_help="Show the lines of LOG that the model finds least likely.")
 @opt.model
 @click.argument("log", metavar="[LOG|-]", default="-", type=click.Path())
-@opt.option("--top N", f"The N most surprising lines. [default: {_TOP}]", type=click.IntRange(1))
-@opt.option(
-    "--threshold BITS",
-    "Only lines of BITS or more; without --top all of them, in their order, as they come.",
-    type=float,
-)
-@opt.option("--by [mean|total]", "The bits of a line: the mean of its tokens, or their sum.", default="mean")
-@opt.option("--follow", "Go on as LOG grows, as tail -F does. Ctrl-C ends it.")
-@opt.option("--labels NAME", "The field that says which records are anomalies: measure how well they are found.")
+@opt.options(f"""
+    --top N : 1..             The N most surprising lines. [default: {_TOP}]
+    --threshold BITS : float  Only lines of BITS or more; without --top all of them, in their order, as they come.
+    --by [mean|total] = mean  The bits of a line: the mean of its tokens, or their sum.
+    --follow                  Go on as LOG grows, as tail -F does. Ctrl-C ends it.
+    --labels NAME             The field that says which records are anomalies: measure how well they are found.
+""")
 @id_field
 @corpus_options
 @opt.compute

@@ -17,12 +17,10 @@ _AT_ONCE = 256  # texts
 @click.command()
 @opt.model
 @text_argument
-@opt.option(
-    "--format [text|label|json]",
-    "LABEL, its probability and the text, separated by tabs; the label alone; or a JSON object for each text.",
-    default="text",
-    name="form",
-)
+@opt.options("""
+    --format [text|label|json] = text as form
+        LABEL, its probability and the text, separated by tabs; the label alone; or a JSON object for each text.
+""")
 @corpus_options
 @opt.compute
 def classify(folder: str, text: str, form: str, **options: Any) -> None:

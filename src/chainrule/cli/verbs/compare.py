@@ -21,54 +21,41 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Train a ladder of models and measure them on one scale.")
 @texts.corpus_argument
-@opt.option(
-    "--task NAME",
-    "What the models do: language, translation, tagging or classification. Each task has a ladder and a measure of "
-    "its own.",
-    default="language",
-    shell_complete=names_from("chainrule.contract.tasks:task_names"),
+@opt.options(
+    """
+    --task NAME = language
+        What the models do: language, translation, tagging or classification. Each task has a ladder and a measure
+        of its own.
+    --out DIR required          A new folder for the models.
+    --overwrite                 Replace a comparison that exists.
+    --held-out FILE... formerly --valid
+        Text to tune on; repeatable. [default: 10 % of CORPUS]
+    --test FILE...              Text to measure on; repeatable. [default: 10 % of CORPUS]
+    --kind KIND... as kinds     Only this kind; repeatable. [default: all]
+    --ladder NAME|FILE
+        The models: quick (a few), standard (each family at its best), full (every smoothing method too),
+        lecture-ngrams or lecture-networks (tables of the lectures), or the [[model]] tables (kind, name,
+        settings, share, tokenizer, vocab_size) of a TOML or JSON file. [default: standard; full with --kind]
+    --minutes M : (0,∞)
+        The time of the whole comparison, which networks share. [default: 4; other tasks 1 for each]
+    --budget UNIT=N
+        The same for every network: tokens=2M, steps=1000 or flops=1e15 of training instead of minutes, or
+        parameters=1M, which share the minutes.
+    --seeds N : 1.. = 1
+        Train each network N times, from other seeds, within the same time; its figures are means, and the
+        intervals take the seeds into account.
+    --curve
+        Learning curves: train the models of the short ladder (of a FILE all) on 1/16, 1/8, 1/4 and 1/2 of the
+        text too, networks on 1/4 and 1/2, within the same time.
+    --split [auto|file|paragraph|line|time] = auto
+        What is kept together where CORPUS is split; time: the end of the text is tuned and measured on. auto:
+        files where there are many, else records, paragraphs, or lines where blank lines are rare.
+    --include DIR...            Measure a model that stands already too, with its own tokens; repeatable.
+    --report/--no-report = yes  Write DIR/report.html at the end.
+    """,
+    task={"shell_complete": names_from("chainrule.contract.tasks:task_names")},
+    include={"type": click.Path(exists=True, file_okay=False)},
 )
-@opt.out("A new folder for the models.")
-@opt.overwrite("a comparison")
-@texts.held_out_option("Text to tune on; repeatable. [default: 10 % of CORPUS]")
-@opt.option("--test FILE...", "Text to measure on; repeatable. [default: 10 % of CORPUS]")
-@opt.option("--kind KIND...", "Only this kind; repeatable. [default: all]", name="kinds")
-@opt.option(
-    "--ladder NAME|FILE",
-    "The models: quick (a few), standard (each family at its best), full (every smoothing method too), "
-    "lecture-ngrams or lecture-networks (tables of the lectures), or the [[model]] tables (kind, name, settings, "
-    "share, tokenizer, vocab_size) of a TOML or JSON file. [default: standard; full with --kind]",
-)
-@opt.minutes("The time of the whole comparison, which networks share. [default: 4; other tasks 1 for each]")
-@opt.option(
-    "--budget UNIT=N",
-    "The same for every network: tokens=2M, steps=1000 or flops=1e15 of training instead of minutes, or "
-    "parameters=1M, which share the minutes.",
-)
-@opt.option(
-    "--seeds N",
-    "Train each network N times, from other seeds, within the same time; its figures are means, and the intervals "
-    "take the seeds into account.",
-    type=click.IntRange(1),
-    default=1,
-)
-@opt.option(
-    "--curve",
-    "Learning curves: train the models of the short ladder (of a FILE all) on 1/16, 1/8, 1/4 and 1/2 of the "
-    "text too, networks on 1/4 and 1/2, within the same time.",
-)
-@opt.option(
-    "--split [auto|file|paragraph|line|time]",
-    "What is kept together where CORPUS is split; time: the end of the text is tuned and measured on. auto: files "
-    "where there are many, else records, paragraphs, or lines where blank lines are rare.",
-    default="auto",
-)
-@opt.option(
-    "--include DIR...",
-    "Measure a model that stands already too, with its own tokens; repeatable.",
-    type=click.Path(exists=True, file_okay=False),
-)
-@opt.option("--report/--no-report", "Write DIR/report.html at the end.", default=True)
 @texts.tokenizer_options(None)
 @texts.source_tokenizer
 @texts.context_option()

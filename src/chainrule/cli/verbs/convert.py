@@ -17,11 +17,11 @@ _ENDINGS = (".arpa", ".arpa.gz")
 @click.command(short_help="Make a model folder of an ARPA file, or the reverse.")
 @click.argument("source", type=click.Path())
 @click.argument("target", type=click.Path())
-@opt.option(
-    "--context [line|stream]",
-    "For what an ARPA file says: a line is a sequence, or context flows across lines. [default: line]",
-)
-@opt.overwrite("a TARGET")
+@opt.options("""
+    --context [line|stream]
+        For what an ARPA file says: a line is a sequence, or context flows across lines. [default: line]
+    --overwrite  Replace a TARGET that exists.
+""")
 @opt.json
 def convert(source: str, target: str, context: Any, overwrite: bool, as_json: bool) -> None:
     """Make a model folder of an ARPA file, or an ARPA file of a model folder.
@@ -62,9 +62,9 @@ def convert(source: str, target: str, context: Any, overwrite: bool, as_json: bo
 
 @click.command(short_help="Write a model for transformers, llama.cpp or KenLM.")
 @click.argument("folder", metavar="MODEL", type=click.Path())
-@opt.option("--to [hf|arpa|gguf]", "What to write.", name="form", required=True)
-@opt.out("The folder (hf) or file to write.", "PATH")
-@opt.overwrite("what is at PATH, where")
+@opt.options("--to [hf|arpa|gguf] required as form  What to write.")
+@opt.options("--out PATH required  The folder (hf) or file to write.")
+@opt.options("--overwrite  Replace what is at PATH, where that exists.")
 @opt.json
 def export(folder: str, form: Any, out: str, overwrite: bool, as_json: bool) -> None:
     """Write a model for transformers, llama.cpp or KenLM.
@@ -90,17 +90,20 @@ def export(folder: str, form: Any, out: str, overwrite: bool, as_json: bool) -> 
 
 @click.command("import", short_help="Make a model folder of a model of another program.")
 @click.argument("path", type=click.Path())
-@opt.out("The model folder to write.")
-@opt.option(
-    "--context [line|stream]",
-    "Lines are sequences, or context flows across them. [default: stream for GPT-2, Llama, Qwen3, else line]",
+@opt.options(
+    """
+    --out DIR required  The model folder to write.
+    --context [line|stream]
+        Lines are sequences, or context flows across them. [default: stream for GPT-2, Llama, Qwen3, else line]
+    --encoding NAME     Of an ARPA file: latin-1, ... [default: utf-8]
+    --tokenizer-file FILE as tokenizer
+        Of llama2.c: the tokenizer's .bin file.
+    --pattern [gpt2|cl100k|o200k]
+        Of a .tiktoken file: how text is split. [default: by its size]
+    --overwrite         Replace a DIR that exists.
+    """,
+    encoding={"default": "utf-8", "show_default": False},
 )
-@opt.option(
-    "--encoding NAME", "Of an ARPA file: latin-1, ... [default: utf-8]", default="utf-8", show_default=False
-)
-@opt.option("--tokenizer-file FILE", "Of llama2.c: the tokenizer's .bin file.", name="tokenizer")
-@opt.option("--pattern [gpt2|cl100k|o200k]", "Of a .tiktoken file: how text is split. [default: by its size]")
-@opt.overwrite("a DIR")
 @opt.json
 def import_verb(path: str, out: str, pattern: str | None, overwrite: bool, as_json: bool, **options: Any) -> None:
     """Make a model folder of a model of another program.

@@ -19,32 +19,20 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Correct the spelling of TEXT with a model of words.")
 @click.argument("folders_and_text", nargs=-1, required=True, metavar="DIR... [TEXT|-]", type=click.Path())
-@opt.option(
-    "--errors FILE",
-    "Learn which errors are likely from FILE: lines such as typed TAB right, or right: typed typed ...",
-)
-@opt.option(
-    "--keep P",
-    "How likely an unknown word is right before it is read; 0 if all words are known to be wrong. "
-    "[default: 0.98; 0.05 for a word that is alone in its line]",
-    type=click.FloatRange(0, 1, max_open=True),
-)
-@opt.option(
-    "--new P",
-    "How likely a right word is one that the vocabulary lacks. [default: 0.001]",
-    type=click.FloatRange(0, 1, max_open=True),
-)
-@opt.option(
-    "--lm-weight W",
-    "The power of the model's probabilities. [default: 0.85; 0.6 for a word that is alone in its line]",
-    type=float,
-)
-@opt.option("--beams B", "Readings of a line that are kept. [default: 6]", type=int)
-@opt.option(
-    "--evaluate FILE",
-    "Instead of a text: how many misspelled words of FILE, of the same form as --errors, become right.",
-)
-@opt.option("--clean FILE", "Instead of a text: how many words of a right one are changed.")
+@opt.options("""
+    --errors FILE
+        Learn which errors are likely from FILE: lines such as typed TAB right, or right: typed typed ...
+    --keep P : [0,1)
+        How likely an unknown word is right before it is read; 0 if all words are known to be wrong. [default:
+        0.98; 0.05 for a word that is alone in its line]
+    --new P : [0,1)  How likely a right word is one that the vocabulary lacks. [default: 0.001]
+    --lm-weight W : float
+        The power of the model's probabilities. [default: 0.85; 0.6 for a word that is alone in its line]
+    --beams B : int  Readings of a line that are kept. [default: 6]
+    --evaluate FILE
+        Instead of a text: how many misspelled words of FILE, of the same form as --errors, become right.
+    --clean FILE     Instead of a text: how many words of a right one are changed.
+""")
 @texts.corpus_options
 @opt.compute
 @opt.json

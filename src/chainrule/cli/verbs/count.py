@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     metavar="KIND...",
     shell_complete=names_from("chainrule.contract.kinds:kind_names"),
 )
-@opt.option("--vocab-size V", "Tokens of the vocabulary.", type=click.IntRange(2), default=10_000)
-@opt.option("--label-count N", "Labels of a classifier, tags of a tagger.", type=click.IntRange(1), default=10)
-@opt.option("--set KEY=VALUE...", "A setting, of the kinds that have it; repeatable.", name="settings")
-@opt.option("--orders FROM-TO", "Count for each of these orders, such as 2-6, of the kinds that have one.")
-@opt.option(
-    "--lengths FROM-TO", "Instead: operations and time of a training step on a text of FROM, 2 FROM, ... TO tokens."
-)
+@opt.options("""
+    --vocab-size V : 2.. = 10000  Tokens of the vocabulary.
+    --label-count N : 1.. = 10    Labels of a classifier, tags of a tagger.
+    --set KEY=VALUE... as settings
+        A setting, of the kinds that have it; repeatable.
+    --orders FROM-TO              Count for each of these orders, such as 2-6, of the kinds that have one.
+    --lengths FROM-TO
+        Instead: operations and time of a training step on a text of FROM, 2 FROM, ... TO tokens.
+""")
 @opt.json
 def count(
     kinds: tuple[str, ...],

@@ -15,10 +15,10 @@ from chainrule.system.display import ResultTable
 
 @click.command(short_help="Show the entropy of probabilities, and KL divergences.")
 @click.argument("p", nargs=-1, required=True, metavar="P...")
-@opt.option(
-    "--against Q,...", "Probabilities of a model for the same outcomes: its cross-entropy, and the KL divergence."
-)
-@opt.option("--counts", "P... and Q,... are counts: divide them by their sum.")
+@opt.options("""
+    --against Q,...  Probabilities of a model for the same outcomes: its cross-entropy, and the KL divergence.
+    --counts         P... and Q,... are counts: divide them by their sum.
+""")
 @opt.json
 def entropy(p: tuple[str, ...], against: str | None, counts: bool, as_json: bool) -> None:
     """Show the entropy of the probabilities P..., in bits and nats.

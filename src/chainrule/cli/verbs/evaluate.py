@@ -26,11 +26,11 @@ _FOR_OTHERS = {
 
 @click.command()
 @click.argument("folders_and_text", nargs=-1, metavar="DIR... [TEXT...]", type=click.Path())
-@opt.option("--source FILE", "Translation: the sources, a line for each.")
-@opt.option("--target FILE", "Translation: their targets, a line for each.")
-@opt.option("--beams B", "Translation: hypotheses. [default: 5]", type=int)
-@opt.new_file("--plot FILE.svg", "Translation: draw BLEU against the length of the source.")
-@opt.overwrite("a plot")
+@opt.options("--source FILE  Translation: the sources, a line for each.")
+@opt.options("--target FILE  Translation: their targets, a line for each.")
+@opt.options("--beams B : int  Translation: hypotheses. [default: 5]")
+@opt.options("--plot FILE.svg : new  Translation: draw BLEU against the length of the source.")
+@opt.options("--overwrite  Replace a plot that exists.")
 @opt.dynamic_options
 @opt.compute
 @corpus_options

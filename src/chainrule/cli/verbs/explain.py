@@ -25,16 +25,15 @@ def _head(context: click.Context, parameter: click.Parameter, value: str | None)
 @click.command(short_help="Look into the networks in DIR... while they read TEXT.")
 @click.argument("folders_and_text", nargs=-1, required=True, metavar="DIR... [TEXT]")
 @opt.read_prompt
-@opt.option("--token N", "Predict the N-th token of the text instead, and end there.", type=int)
-@opt.option("--longest N", "Of a longer text only the last N tokens are read.", type=click.IntRange(1), default=200)
-@opt.option(
-    "--scale-recurrent X",
-    "First scale the recurrent matrix of each gate and layer to the spectral norm X; DIR stays as it is.",
-    type=float,
-)
-@opt.new_file("--svg FILE", "Draw the norms of the gradients against the distance, of all models in one picture.")
-@opt.new_file("--out FILE", "Write all figures to FILE, a JSON object per line.")
-@opt.overwrite("a FILE")
+@opt.options("""
+    --token N : int          Predict the N-th token of the text instead, and end there.
+    --longest N : 1.. = 200  Of a longer text only the last N tokens are read.
+    --scale-recurrent X : float
+        First scale the recurrent matrix of each gate and layer to the spectral norm X; DIR stays as it is.
+    --svg FILE : new         Draw the norms of the gradients against the distance, of all models in one picture.
+    --out FILE : new         Write all figures to FILE, a JSON object per line.
+    --overwrite              Replace a FILE that exists.
+""")
 @opt.json
 def diagnose(folders_and_text: tuple[str, ...], prompt: str | None, as_json: bool, **options: Any) -> None:
     """Look into the networks in DIR... while they read TEXT, or --prompt.
@@ -92,21 +91,19 @@ def diagnose(folders_and_text: tuple[str, ...], prompt: str | None, as_json: boo
 @opt.model
 @opt.read_text
 @opt.read_prompt
-@opt.option("--next WORD", "Predict WORD after the text.", name="next_word")
-@opt.option(
-    "--last N",
-    "For a recurrent network or a bag of words show the last N tokens; the tokens before them are data.",
-    type=click.IntRange(1, 50),
-    default=3,
+@opt.options(
+    """
+    --next WORD as next_word  Predict WORD after the text.
+    --last N : 1..50 = 3
+        For a recurrent network or a bag of words show the last N tokens; the tokens before them are data.
+    --head LAYER.HEAD
+        For a Transformer: show query, keys, scores, weights and values of the last token in this head, such as
+        0.1; both count from 0.
+    --svg FILE : new          Draw the graph or, with --head, the attention of the last token.
+    --overwrite               Replace a FILE that exists.
+    """,
+    head={"callback": _head},
 )
-@opt.option(
-    "--head LAYER.HEAD",
-    "For a Transformer: show query, keys, scores, weights and values of the last token in this head, such as 0.1; "
-    "both count from 0.",
-    callback=_head,
-)
-@opt.new_file("--svg FILE", "Draw the graph or, with --head, the attention of the last token.")
-@opt.overwrite("a FILE")
 @opt.json
 def explain(
     folder: str, text: str | None, prompt: str | None, svg: str | None, as_json: bool, **options: Any

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command()
 @opt.model
 @click.argument("text", metavar="[TEXT|-]", default="-")
-@opt.option("-k N", "How many fillings.", type=click.IntRange(1), default=5, name="count")
+@opt.options("-k N : 1.. = 5 as count  How many fillings.")
 @opt.compute
 @opt.json
 def fill(folder: str, text: str, count: int, as_json: bool, **options: Any) -> None:

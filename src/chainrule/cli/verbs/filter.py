@@ -17,15 +17,14 @@ from chainrule.cli.output import WAITING, binary_output, count, echo, echo_json,
 @click.command("filter", short_help="Keep the documents of CORPUS that the model finds fluent.")
 @opt.model
 @corpus_argument
-@opt.option(
-    "--keep SHARE",
-    "Keep this share of the documents, those of the lowest perplexities. Takes two passes.",
-    type=click.FloatRange(0, 1, min_open=True),
-)
-@opt.option("--max-perplexity P", "Keep documents of perplexity P or less.", type=click.FloatRange(1))
-@opt.option("--paragraphs", "In text, a document is the lines up to a blank one, not a line by itself.")
-@opt.new_file("--out FILE", "Where to write; .gz and .zst compress. [default: -]")
-@opt.overwrite("a file")
+@opt.options("""
+    --keep SHARE : (0,1]
+        Keep this share of the documents, those of the lowest perplexities. Takes two passes.
+    --max-perplexity P : [1,∞)  Keep documents of perplexity P or less.
+    --paragraphs                In text, a document is the lines up to a blank one, not a line by itself.
+    --out FILE : new            Where to write; .gz and .zst compress. [default: -]
+    --overwrite                 Replace a file that exists.
+""")
 @corpus_options
 @opt.compute
 @opt.executor_options

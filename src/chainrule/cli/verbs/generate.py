@@ -22,29 +22,28 @@ if TYPE_CHECKING:
 
 @click.command()
 @opt.model
-@opt.option("--prompt TEXT", "What the text begins with.", default="", show_default=False)
-@opt.option(
-    "--chat",
-    "Take --prompt for a message to a model that was tuned to reply: put it into the model's template, and print "
-    "the reply alone.",
-)
+@opt.options("""
+    --prompt TEXT  What the text begins with.
+    --chat
+        Take --prompt for a message to a model that was tuned to reply: put it into the model's template, and
+        print the reply alone.
+""")
 @opt.heal
 @strategy_options("sample", beams=4, ending="any")
-@opt.option("--max-tokens N", "Maximum number of tokens.", type=int, default=100)
-@opt.option("-n N", "Number of texts.", type=int, default=1, name="count")
-@opt.option(
-    "--draft DIR|context...",
-    "Let a faster model of the same tokenizer guess tokens, which the model then checks several at a time; or "
-    "copy guesses from the text itself. Repeatable: the first that has a guess.",
-    name="drafts",
-)
-@opt.option("--draft-tokens K", "With --draft: how many tokens are guessed at once. [default: 5]", type=int)
-@opt.option("--draft-sampled", "With --draft: draw the guesses at random, as the text is drawn.")
-@opt.option("--figures", "Then say how much the texts repeat themselves and vary.")
+@opt.options("""
+    --max-tokens N : int = 100  Maximum number of tokens.
+    -n N : int = 1 as count     Number of texts.
+    --draft DIR|context... as drafts
+        Let a faster model of the same tokenizer guess tokens, which the model then checks several at a time; or
+        copy guesses from the text itself. Repeatable: the first that has a guess.
+    --draft-tokens K : int      With --draft: how many tokens are guessed at once. [default: 5]
+    --draft-sampled             With --draft: draw the guesses at random, as the text is drawn.
+    --figures                   Then say how much the texts repeat themselves and vary.
+""")
 @opt.compute
 @opt.seed
 @opt.json
-def generate(folder: str, prompt: str, count: int, as_json: bool, drafts: tuple[str, ...], **options: Any) -> None:
+def generate(folder: str, count: int, as_json: bool, drafts: tuple[str, ...], **options: Any) -> None:
     """Generate text with the model in DIR.
 
     The same seed and prompt give the same text. A model of lines writes one line; one whose context flows across
@@ -74,7 +73,7 @@ def generate(folder: str, prompt: str, count: int, as_json: bool, drafts: tuple[
     note = terminal_progress().note
     parallel.listeners.append(note)
     click.get_current_context().call_on_close(lambda: parallel.listeners.remove(note))
-    strategy = chosen_strategy(options)
+    strategy, prompt = chosen_strategy(options), options["prompt"] or ""
     if options["strategy"] == "greedy" and count > 1:
         raise click.UsageError("greedy always gives the same text: -n needs --strategy sample or beam")
     lm = opt.load_model(folder, options, "language", writes=not drafts)

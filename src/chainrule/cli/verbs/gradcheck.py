@@ -23,8 +23,8 @@ _KEYS |= {"backward": "analytic", "small_step": "numeric", "passed": "passed"}
 @click.argument(
     "names", nargs=-1, metavar="[NAME]...", shell_complete=names_from("chainrule.autodiff.checks:check_names")
 )
-@opt.option("--eps FLOAT", "Step of the finite difference.", type=float, default=1e-6)
-@opt.option("--tolerance FLOAT", "The largest relative error that passes.", type=float, default=1e-6)
+@opt.options("--eps FLOAT : float = 1e-6  Step of the finite difference.")
+@opt.options("--tolerance FLOAT : float = 1e-6  The largest relative error that passes.")
 @opt.seed
 @opt.json
 @click.pass_context

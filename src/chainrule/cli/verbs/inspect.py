@@ -33,32 +33,26 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Show what is in the model folder DIR, and verify it.")
 @opt.model
-@opt.option("--prompt TEXT", "Show the most likely next words and tokens after this text.")
+@opt.options("--prompt TEXT  Show the most likely next words and tokens after this text.")
 @opt.heal
-@opt.option("--top N", "How many of them.", type=click.IntRange(1), default=10)
-@opt.option(
-    "--counts",
-    "Show the n-grams that begin with the prompt, with counts if the model keeps them (train with --set "
-    "counts=true), and tables of its words against each other.",
-)
-@opt.option(
-    "--table",
-    "Show all contexts of an n-gram model or a table: context, next token, count, sum of the counts, and p; counts "
-    "only if the model keeps them (train with --set counts=true).",
-)
-@opt.option("--first N", "With --table: show N rows; --json has all.", type=click.IntRange(1), default=40)
-@opt.option("--near TOKEN", "Show the tokens whose vectors in the network's table are nearest, by cosine.")
-@opt.option(
-    "--first-batch FILE",
-    "Show the first batch of a training on FILE: the inputs of each row, and under them the targets, which are the "
-    "tokens that follow.",
-)
-@opt.option("--heat NAME", "Draw rows of the array NAME as coloured cells, to --svg.")
-@opt.option(
-    "--heat-rows LIST", "With --heat: the rows, by number (0-9,12) or, of a table of tokens, by word (cat,dog)."
-)
-@opt.new_file("--svg FILE", "Where --heat draws.")
-@opt.overwrite("a FILE")
+@opt.options("""
+    --top N : 1.. = 10    How many of them.
+    --counts
+        Show the n-grams that begin with the prompt, with counts if the model keeps them (train with --set
+        counts=true), and tables of its words against each other.
+    --table
+        Show all contexts of an n-gram model or a table: context, next token, count, sum of the counts, and p;
+        counts only if the model keeps them (train with --set counts=true).
+    --first N : 1.. = 40  With --table: show N rows; --json has all.
+    --near TOKEN          Show the tokens whose vectors in the network's table are nearest, by cosine.
+    --first-batch FILE
+        Show the first batch of a training on FILE: the inputs of each row, and under them the targets, which are
+        the tokens that follow.
+    --heat NAME           Draw rows of the array NAME as coloured cells, to --svg.
+    --heat-rows LIST      With --heat: the rows, by number (0-9,12) or, of a table of tokens, by word (cat,dog).
+    --svg FILE : new      Where --heat draws.
+    --overwrite           Replace a FILE that exists.
+""")
 @opt.json
 def inspect(folder: str, prompt: str | None, heal: bool, table: bool, first: int, **options: Any) -> None:
     """Show what is in the model folder DIR, and verify every checksum.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("kind", required=False)
-@opt.option("--all", "List every setting of KIND, not only the common ones.", name="show_all")
+@opt.options("--all as show_all  List every setting of KIND, not only the common ones.")
 @opt.json
 def kinds(kind: str | None, show_all: bool, as_json: bool) -> None:
     """List the kinds of model, or the common settings of KIND.

@@ -23,18 +23,19 @@ _STYLES = {"right": "green", "wrong": "red", "not yet": "dim"}
 
 @click.command(short_help="Read a lesson of the course, and have your answers graded.")
 @click.argument("number", type=int, required=False)
-@opt.option("--start DIR", "Make a folder with the texts of the lesson and answers.py, which has blanks.")
-@opt.option("--check FILE", "Grade a file of answers, or a folder; the exit code is 0 if all are right, else 1.")
-@opt.option("--watch", "Grade the file each time that it is saved, until all answers are right.")
-@opt.new_file("--notebook FILE", "Write the lesson as a notebook.")
-@opt.overwrite("a notebook")
-@opt.option(
-    "--student ID",
-    "Take the data of this student: a name or a number. A folder of --start remembers it, for commands in it.",
-    default="",
-)
-@opt.option(
-    "--time-limit SECONDS", "Stop the answers after this time.", type=click.FloatRange(min=0.1), default=120.0
+@opt.options(
+    """
+    --start DIR            Make a folder with the texts of the lesson and answers.py, which has blanks.
+    --check FILE           Grade a file of answers, or a folder; the exit code is 0 if all are right, else 1.
+    --watch                Grade the file each time that it is saved, until all answers are right.
+    --notebook FILE : new  Write the lesson as a notebook.
+    --overwrite            Replace a notebook that exists.
+    --student ID
+        Take the data of this student: a name or a number. A folder of --start remembers it, for commands in it.
+    --time-limit SECONDS : [0.1,∞) = 120.0
+        Stop the answers after this time.
+    """,
+    student={"default": "", "show_default": True},
 )
 @opt.json
 @click.pass_context

@@ -8,7 +8,7 @@ import click
 
 import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.options.texts import corpus_options, held_out_option, open_corpora
+from chainrule.cli.options.texts import corpus_options, open_corpora
 from chainrule.cli.output import console, number, print_json, print_table, say, terminal_progress
 
 if TYPE_CHECKING:
@@ -20,30 +20,24 @@ _NOT_MERGED = ("log_linear", "by", "of", "cache", "continuous_cache", "theta", "
 
 @click.command()
 @opt.models
-@opt.out("The model folder to write.")
-@opt.overwrite("a model folder")
-@held_out_option("Text to tune the weights on.")
-@opt.option(
-    "--weight W...",
-    "How much each model counts, in their order, and then each cache; of two, the first is enough.",
-    type=float,
-    name="weights",
-)
-@opt.option("--log-linear", "Multiply powers of the probabilities instead of adding shares.")
-@opt.option(
-    "--by [length|match|entropy]",
-    "Weights that depend on the context: on its length, on how much of it an n-gram model knows, or on the "
-    "entropy of what a model predicts. [default: constant]",
-)
-@opt.option("--of N", "The model whose matches or entropy count, from 1. [default: the first fit]", type=int)
-@opt.option("--cache N", "Add a unigram cache of the last N tokens.", type=int)
-@opt.option(
-    "--continuous-cache N",
-    "Add a cache of the last N tokens by how like their contexts are to the present one, for a network.",
-    type=int,
-)
-@opt.option("--theta FLOAT", "How much that cache prefers like contexts. [default: tuned]", type=float)
-@opt.option("--merge", "Merge two n-gram models into one n-gram model, as fast as either.")
+@opt.options("""
+    --out DIR required     The model folder to write.
+    --overwrite            Replace a model folder that exists.
+    --held-out FILE... formerly --valid
+        Text to tune the weights on.
+    --weight W... : float as weights
+        How much each model counts, in their order, and then each cache; of two, the first is enough.
+    --log-linear           Multiply powers of the probabilities instead of adding shares.
+    --by [length|match|entropy]
+        Weights that depend on the context: on its length, on how much of it an n-gram model knows, or on the
+        entropy of what a model predicts. [default: constant]
+    --of N : int           The model whose matches or entropy count, from 1. [default: the first fit]
+    --cache N : int        Add a unigram cache of the last N tokens.
+    --continuous-cache N : int
+        Add a cache of the last N tokens by how like their contexts are to the present one, for a network.
+    --theta FLOAT : float  How much that cache prefers like contexts. [default: tuned]
+    --merge                Merge two n-gram models into one n-gram model, as fast as either.
+""")
 @opt.dynamic_options
 @opt.device
 @corpus_options

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Judge the minimal pairs of FILE with one or more models.")
 @opt.models_and_file
-@opt.option("--by [total|mean]", "Compare ln p of the whole sentences, or ln p per token.", default="total")
-@opt.option("--good NAME", "Field: right sentence.", default="sentence_good")
-@opt.option("--bad NAME", "Field: wrong sentence.", default="sentence_bad")
-@opt.option(
-    "--group NAME",
-    "Field: the phenomenon. [default: the first of linguistics_term, UID, phenomenon, field that there is]",
-)
-@opt.option("--per-pair", "Only a JSON object for each pair, as soon as it is judged.")
+@opt.options("""
+    --by [total|mean] = total    Compare ln p of the whole sentences, or ln p per token.
+    --good NAME = sentence_good  Field: right sentence.
+    --bad NAME = sentence_bad    Field: wrong sentence.
+    --group NAME
+        Field: the phenomenon. [default: the first of linguistics_term, UID, phenomenon, field that there is]
+    --per-pair                   Only a JSON object for each pair, as soon as it is judged.
+""")
 @opt.compute
 @opt.json
 def pairs(folders_and_file: tuple[str, ...], by: Any, per_pair: bool, as_json: bool, **options: Any) -> None:

@@ -25,15 +25,13 @@ _COLUMNS = (
 
 @click.command(short_help="Suggest words as you type, or play a game with models.")
 @opt.models
-@opt.option("-k N", "How many words are suggested at a time.", type=click.IntRange(1, 9), default=3, name="count")
-@opt.option("--evaluate FILE", "Measure the keystrokes saved in typing FILE.")
-@opt.option("--lines N", "With --evaluate: only the first N lines.", type=click.IntRange(1))
-@opt.option("--game [shannon|questions|quiz]", "Play: guess what comes next, be asked, or tell real text apart.")
-@opt.option("--text FILE", "With --game shannon or quiz: where the lines are from.")
-@opt.option("--prompt TEXT", "With --game questions: the text whose next word you think of.")
-@opt.option(
-    "--rounds N", "With --game: letters or words to guess [20], questions of the quiz [10].", type=click.IntRange(1)
-)
+@opt.options("-k N : 1..9 = 3 as count  How many words are suggested at a time.")
+@opt.options("--evaluate FILE  Measure the keystrokes saved in typing FILE.")
+@opt.options("--lines N : 1..  With --evaluate: only the first N lines.")
+@opt.options("--game [shannon|questions|quiz]  Play: guess what comes next, be asked, or tell real text apart.")
+@opt.options("--text FILE  With --game shannon or quiz: where the lines are from.")
+@opt.options("--prompt TEXT  With --game questions: the text whose next word you think of.")
+@opt.options("--rounds N : 1..  With --game: letters or words to guess [20], questions of the quiz [10].")
 @corpus_options
 @opt.compute
 @opt.seed

@@ -14,17 +14,16 @@ from chainrule.system.display import ResultTable
 
 @click.command(short_help="Ask models for a word that an earlier word decides.")
 @opt.models
-@opt.option(
-    "--ask [gaps|order|agreement|shots]",
-    "A word that another decides over a gap; the later of two such words; a verb that agrees with its noun; a new "
-    "task, given by examples.",
-    default="gaps",
-)
-@opt.option("--longest N", "The longest gap in words, or the most examples.", type=click.IntRange(0), default=12)
-@opt.option("--by-position FILE", "Instead: the perplexity of the text FILE by position.")
-@opt.option("--length N", "With --by-position: tokens that are read at once.", type=click.IntRange(2), default=256)
-@opt.new_file("--svg FILE", "Draw a curve for each model.")
-@opt.overwrite("a FILE")
+@opt.options("""
+    --ask [gaps|order|agreement|shots] = gaps
+        A word that another decides over a gap; the later of two such words; a verb that agrees with its noun; a
+        new task, given by examples.
+    --longest N : 0.. = 12  The longest gap in words, or the most examples.
+    --by-position FILE      Instead: the perplexity of the text FILE by position.
+    --length N : 2.. = 256  With --by-position: tokens that are read at once.
+    --svg FILE : new        Draw a curve for each model.
+    --overwrite             Replace a FILE that exists.
+""")
 @opt.json
 def probe(folders: tuple[str, ...], ask: str, svg: str | None, as_json: bool, **options: Any) -> None:
     """Ask the models in DIR... for a word that an earlier word decides, over a growing gap.

@@ -15,17 +15,13 @@ from chainrule.cli.output import console, print_json, say, terminal_progress
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.argument("other", metavar="[OTHER]", type=click.Path(path_type=Path), required=False)
-@opt.option(
-    "--test FILE...",
-    "Held-out text: compute each model's surprise at it anew; repeatable. [default: what compare kept]",
-    formerly="--text",
-)
-@opt.option(
-    "--prompt TEXT...",
-    "What models go on from in the samples; repeatable. [default: beginnings of lines of the held-out text]",
-    name="prompts",
-)
-@opt.option("--watch", "Follow a training that is going on, until it ends or Ctrl-C.")
+@opt.options("""
+    --test FILE... formerly --text
+        Held-out text: compute each model's surprise at it anew; repeatable. [default: what compare kept]
+    --prompt TEXT... as prompts
+        What models go on from in the samples; repeatable. [default: beginnings of lines of the held-out text]
+    --watch  Follow a training that is going on, until it ends or Ctrl-C.
+""")
 @opt.json
 def report(
     folder: Path, other: Path | None, test: tuple[str, ...], prompts: tuple[str, ...], watch: bool, as_json: bool

@@ -19,33 +19,23 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Order lists of hypotheses anew with the model in DIR.")
 @opt.models_and_file
-@opt.option("--hypotheses NAME", "Field: the list of texts.", default="input")
-@opt.option("--reference NAME", "Field: the right text.", default="output")
-@opt.option(
-    "--score NAME...",
-    "Field: a score for each text, greater is better; repeatable. [default: am_score; without it, the order]",
-    name="scores",
-)
-@opt.option("--id-field NAME", "Field: what names the list.", default="id")
-@opt.option(
-    "--tune SHARE",
-    "The share of the lists, drawn at random, that weights are tuned on; the rest tests them.",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.5,
-    name="share",
-)
-@opt.option(
-    "--weights NAME=W,...",
-    "These weights instead, of the scores and of lm, lists, words and unknown; references are then not needed.",
-)
-@opt.option("--best", "Only the best text of each list, a JSON object a line.")
-@opt.option(
-    "--train KIND",
-    "Make the model DIR first: train it on the references of the lists that weights are tuned on.",
-    name="kind",
-)
-@opt.option("--set KEY=VALUE...", "A setting of KIND; repeatable.", name="settings")
-@opt.overwrite("a model folder")
+@opt.options("""
+    --hypotheses NAME = input  Field: the list of texts.
+    --reference NAME = output  Field: the right text.
+    --score NAME... as scores
+        Field: a score for each text, greater is better; repeatable. [default: am_score; without it, the order]
+    --id-field NAME = id       Field: what names the list.
+    --tune SHARE : (0,1) = 0.5 as share
+        The share of the lists, drawn at random, that weights are tuned on; the rest tests them.
+    --weights NAME=W,...
+        These weights instead, of the scores and of lm, lists, words and unknown; references are then not needed.
+    --best                     Only the best text of each list, a JSON object a line.
+    --train KIND as kind
+        Make the model DIR first: train it on the references of the lists that weights are tuned on.
+    --set KEY=VALUE... as settings
+        A setting of KIND; repeatable.
+    --overwrite                Replace a model folder that exists.
+""")
 @opt.seed
 @opt.compute
 @opt.json

@@ -19,27 +19,22 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Fit a scaling law to a grid of Transformers.")
 @texts.corpus_argument_or_none
-@opt.option("--out DIR", "A new folder for the results.")
-@opt.overwrite("a grid, or FILE,")
-@opt.option("--models", "Train nothing: a table of published large models, with 6 N D and Chinchilla's rule.")
-@opt.new_file(
-    "--svg FILE", "With --models: draw them, their sizes over the years and their tokens against their sizes."
-)
-@opt.option(
-    "--sizes LxW,...",
-    "The sizes of the networks: layers and features of a token. [default: as many, from 1x16 on, as fit into the "
-    "time]",
-)
-@opt.option(
-    "--shares S,...", "The parts of the text, of as much of it as fits into the time.", default="1/8,1/4,1/2,1"
-)
-@opt.minutes("The time of the whole grid. [default: 6]")
-@opt.option(
-    "--budget UNIT=N...",
-    "Operations for which to find the best size, flops=1e18; repeatable. [default: those of the largest network, "
-    "and 10 times as many]",
-    name="budgets",
-)
+@opt.options("""
+    --out DIR            A new folder for the results.
+    --overwrite          Replace a grid, or FILE, that exists.
+    --models             Train nothing: a table of published large models, with 6 N D and Chinchilla's rule.
+    --svg FILE : new
+        With --models: draw them, their sizes over the years and their tokens against their sizes.
+    --sizes LxW,...
+        The sizes of the networks: layers and features of a token. [default: as many, from 1x16 on, as fit into
+        the time]
+    --shares S,... = 1/8,1/4,1/2,1
+        The parts of the text, of as much of it as fits into the time.
+    --minutes M : (0,∞)  The time of the whole grid. [default: 6]
+    --budget UNIT=N... as budgets
+        Operations for which to find the best size, flops=1e18; repeatable. [default: those of the largest
+        network, and 10 times as many]
+""")
 @texts.tokenizer_options(None)
 @texts.context_option("stream")
 @opt.device

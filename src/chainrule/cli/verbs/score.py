@@ -35,19 +35,17 @@ _PSEUDO = ("pll_per_token", "pll", "pseudo_perplexity")
 @click.command()
 @opt.model
 @text_argument
-@opt.option("--worst N", "Only the N most surprising records, in order.", type=click.IntRange(1))
-@opt.option(
-    "--by [mean|total]",
-    "What --worst goes by: the mean surprisal of the tokens, or that of the whole record.",
-    default="mean",
-)
-@opt.option("--per-line", "Each line is a record, also in .jsonl, .csv, .tsv and .parquet.")
-@opt.option("--per-token", "A line per token instead of per record.")
+@opt.options("""
+    --worst N : 1..           Only the N most surprising records, in order.
+    --by [mean|total] = mean  What --worst goes by: the mean surprisal of the tokens, or that of the whole record.
+    --per-line                Each line is a record, also in .jsonl, .csv, .tsv and .parquet.
+    --per-token               A line per token instead of per record.
+""")
 @id_field
 @corpus_options
 @opt.compute
 @opt.executor_options
-@opt.option("--csv", "Print CSV, with a first row of names.", name="as_csv")
+@opt.options("--csv as as_csv  Print CSV, with a first row of names.")
 @opt.json
 def score(folder: str, text: str, **options: Any) -> None:
     """Score each record of TEXT with the model in DIR.

@@ -16,41 +16,34 @@ from chainrule.errors import MissingExtraError, SettingsError
 
 @click.command()
 @click.argument("folders", metavar="[DIR]...", nargs=-1)
-@opt.option("--host TEXT", "The address to listen on; any but a local one needs a key.", default="127.0.0.1")
-@opt.option("--port INTEGER", "The port; 0: any that is free.", type=click.IntRange(0, 65535), default=8000)
-@opt.option(
-    "--key-file FILE",
-    "A file with the key that clients have to send. [default: CHAINRULE_KEY]",
-    type=click.Path(path_type=Path),
-)
-@opt.option("--allow-host NAME...", "Another name by which the server may be called; repeatable.", name="hosts")
-@opt.option(
-    "--allow-origin ORIGIN...",
-    "Let pages of another address, such as http://localhost:3000, use the server; repeatable.",
-    name="origins",
-)
-@opt.option(
-    "--rows INTEGER", "Texts of a model that are generated together.", type=click.IntRange(1, 4096), default=64
-)
-@opt.option(
-    "--queue INTEGER",
-    "Requests of a model that may wait; others are refused until later.",
-    type=click.IntRange(1, 100_000),
-    default=256,
+@opt.options(
+    """
+    --host TEXT = 127.0.0.1  The address to listen on; any but a local one needs a key.
+    --port INTEGER : 0..65535 = 8000
+        The port; 0: any that is free.
+    --key-file FILE          A file with the key that clients have to send. [default: CHAINRULE_KEY]
+    --allow-host NAME... as hosts
+        Another name by which the server may be called; repeatable.
+    --allow-origin ORIGIN... as origins
+        Let pages of another address, such as http://localhost:3000, use the server; repeatable.
+    --rows INTEGER : 1..4096 = 64
+        Texts of a model that are generated together.
+    --queue INTEGER : 1..100000 = 256
+        Requests of a model that may wait; others are refused until later.
+    """,
+    key_file={"type": click.Path(path_type=Path)},
 )
 @opt.compute
-@opt.option(
-    "--runs FOLDER",
-    "Show the trainings (OUT.run) and comparisons below FOLDER, also while they go on.",
-    name="runs_below",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+@opt.options(
+    """
+    --runs FOLDER as runs_below  Show the trainings (OUT.run) and comparisons below FOLDER, also while they go on.
+    --learn
+        Show the lessons of the course beside the views, with a field for each answer; without DIR, two small
+        models are trained for them.
+    --reload                     Take up a folder that is replaced, without dropping requests.
+    """,
+    runs_below={"type": click.Path(exists=True, file_okay=False, path_type=Path)},
 )
-@opt.option(
-    "--learn",
-    "Show the lessons of the course beside the views, with a field for each answer; without DIR, two small models "
-    "are trained for them.",
-)
-@opt.option("--reload", "Take up a folder that is replaced, without dropping requests.")
 def serve(folders: tuple[str, ...], key_file: Path | None, **options: Any) -> None:
     """Serve models of any kind over HTTP, until Ctrl-C.
 

@@ -19,19 +19,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @opt.model
-@opt.option("--prompt TEXT", "The text so far; without it, a text on each line of standard input.")
-@opt.option("-k N", "How many words.", type=click.IntRange(1), default=5, name="count")
-@opt.option(
-    "--min-probability P",
-    "Leave out words of a smaller probability.",
-    type=click.FloatRange(0, 1),
-    default=0.0,
-    show_default=False,
-)
+@opt.options("""
+    --prompt TEXT                The text so far; without it, a text on each line of standard input.
+    -k N : 1.. = 5 as count      How many words.
+    --min-probability P : [0,1]  Leave out words of a smaller probability.
+""")
 @opt.compute
 @opt.json
 def suggest(
-    folder: str, prompt: str | None, count: int, min_probability: float, as_json: bool, **options: Any
+    folder: str, prompt: str | None, count: int, min_probability: float | None, as_json: bool, **options: Any
 ) -> None:
     """Suggest how a text goes on, with the model in DIR.
 
@@ -40,7 +36,7 @@ def suggest(
     """
     lm = opt.load_model(folder, options, "language", writes=True)
     for text in standard_input() if prompt is None else [prompt]:
-        found = cr.suggest(lm, text, count, at_least=min_probability, once=prompt is not None)
+        found = cr.suggest(lm, text, count, at_least=min_probability or 0.0, once=prompt is not None)
         if as_json:
             echo_suggestions(text, found)
         else:

@@ -16,14 +16,17 @@ from chainrule.errors import SettingsError
 @click.command(short_help="Train a kind with several values of its settings, in one table.")
 @click.argument("kind", shell_complete=names_from("chainrule.contract.kinds:kind_names"))
 @texts.corpus_argument
-@opt.option(
-    "--vary KEY=VALUE,...",
-    "The values of a setting, or of vocab_size or min_count; given several times, every combination is trained.",
-    multiple=True,
-    required=True,
+@opt.options(
+    """
+    --vary KEY=VALUE,... required
+        The values of a setting, or of vocab_size or min_count; given several times, every combination is trained.
+    --set KEY=VALUE... as settings
+        A setting that all models have; repeatable.
+    --held-out FILE... formerly --valid
+        Text to measure on; repeatable. [default: 10 % of CORPUS]
+    """,
+    vary={"multiple": True},
 )
-@opt.option("--set KEY=VALUE...", "A setting that all models have; repeatable.", name="settings")
-@texts.held_out_option("Text to measure on; repeatable. [default: 10 % of CORPUS]")
 @texts.tokenizer_options("word")
 @texts.context_option()
 @opt.seed

@@ -25,18 +25,13 @@ _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red", "bright_cyan", 
 @click.command()
 @opt.model
 @text_argument
-@opt.option(
-    "--format [text|conllu|json]",
-    "word/TAG on a line for each sentence, CoNLL-U, or a JSON object for each sentence.",
-    default="text",
-    name="form",
-)
-@opt.option(
-    "--split [unicode|whitespace]",
-    "Where words end: by the classes of characters, punctuation apart; or at white space alone.",
-    default="unicode",
-)
-@opt.option("--conllu", "TEXT is CoNLL-U, whose words are given.", name="is_conllu")
+@opt.options("""
+    --format [text|conllu|json] = text as form
+        word/TAG on a line for each sentence, CoNLL-U, or a JSON object for each sentence.
+    --split [unicode|whitespace] = unicode
+        Where words end: by the classes of characters, punctuation apart; or at white space alone.
+    --conllu as is_conllu  TEXT is CoNLL-U, whose words are given.
+""")
 @corpus_options
 @opt.compute
 def tag(folder: str, text: str, form: str, split: Any, is_conllu: bool, **options: Any) -> None:

@@ -26,24 +26,21 @@ _COLOURS = tuple(f"black on bright_{name}" for name in ("cyan", "yellow", "green
 @click.command(short_help="Learn a tokenizer from CORPUS, and show what it does.")
 @texts.corpus_argument
 @texts.tokenizer_options("bpe")
-@opt.option("--out DIR", "Write the tokenizer to DIR/tokenizer.json.")
-@opt.new_file("--ids FILE", "Write the ids: uint16, or uint32 where V > 65,536.")
-@opt.overwrite("a tokenizer or a FILE")
-@opt.option("--show", "Show the first lines with their tokens in colours.")
-@opt.option("--merges", "Show how BPE learns, merge by merge with its count.")
-@opt.option(
-    "--trace N",
-    "Show N steps of BPE that begins with the characters of the words: the pairs counted, the merge, and the text "
-    "after it.",
-    type=click.IntRange(1),
-)
-@opt.option(
-    "--compare NAME[:SIZE],...",
-    "Compare these tokenizers, learned from CORPUS, in one table: word,char,bpe:1000,wordpiece:1000.",
-    name="compared",
-)
-@texts.held_out_option("With --compare: measure the tokenizers on this text, not on CORPUS.")
-@opt.option("--lines N", "Lines or merges to show.", type=click.IntRange(1), default=20)
+@opt.options("""
+    --out DIR             Write the tokenizer to DIR/tokenizer.json.
+    --ids FILE : new      Write the ids: uint16, or uint32 where V > 65,536.
+    --overwrite           Replace a tokenizer or a FILE that exists.
+    --show                Show the first lines with their tokens in colours.
+    --merges              Show how BPE learns, merge by merge with its count.
+    --trace N : 1..
+        Show N steps of BPE that begins with the characters of the words: the pairs counted, the merge, and the
+        text after it.
+    --compare NAME[:SIZE],... as compared
+        Compare these tokenizers, learned from CORPUS, in one table: word,char,bpe:1000,wordpiece:1000.
+    --held-out FILE... formerly --valid
+        With --compare: measure the tokenizers on this text, not on CORPUS.
+    --lines N : 1.. = 20  Lines or merges to show.
+""")
 @opt.executor_options
 @texts.corpus_options
 @opt.json

@@ -25,24 +25,28 @@ if TYPE_CHECKING:
 @click.command(cls=BriefCommand)
 @click.argument("kind", shell_complete=names_from("chainrule.contract.kinds:kind_names"))
 @texts.corpus_argument
-@opt.out("The model folder to write.")
-@opt.option(
-    "--overwrite", "Replace a model folder that exists; its training begins anew, unless --resume is given."
+@opt.options("--out DIR required  The model folder to write.")
+@opt.options("--overwrite  Replace a model folder that exists; its training begins anew, unless --resume is given.")
+@opt.options("--resume  Continue a training that was stopped, or kept, from its run folder.")
+@rare(
+    opt.options("""
+    --keep     Keep the checkpoints of a finished training: --resume can then make it longer.
+    --run DIR  Checkpoints and measurements of kinds that train for long. [default: OUT.run]
+    """)
 )
-@opt.option("--resume", "Continue a training that was stopped, or kept, from its run folder.")
-@rare(opt.option("--keep", "Keep the checkpoints of a finished training: --resume can then make it longer."))
-@rare(opt.option("--run DIR", "Checkpoints and measurements of kinds that train for long. [default: OUT.run]"))
-@texts.held_out_option("Text to tune on; repeatable. [default: 5 % of CORPUS where the kind tunes on some]")
+@opt.options("""
+    --held-out FILE... formerly --valid
+        Text to tune on; repeatable. [default: 5 % of CORPUS where the kind tunes on some]
+""")
 @texts.tokenizer_options(None)
-@opt.option(
-    "--mask/--no-mask",
-    "Read times, numbers, hexadecimal strings and addresses as zeros. [default: for files that end in .log]",
-    default=None,
-)
+@opt.options("""
+    --mask/--no-mask
+        Read times, numbers, hexadecimal strings and addresses as zeros. [default: for files that end in .log]
+""")
 @rare(texts.source_tokenizer)
 @texts.context_option()
-@opt.minutes("The most time to train: short for --set minutes=M.")
-@opt.option("--set KEY=VALUE...", "A setting of the kind; repeatable.", name="settings")
+@opt.options("--minutes M : (0,∞)  The most time to train: short for --set minutes=M.")
+@opt.options("--set KEY=VALUE... as settings  A setting of the kind; repeatable.")
 @opt.device
 @rare(opt.executor_options)
 @opt.seed
@@ -164,13 +168,13 @@ def _with_minutes(settings: dict[str, str], minutes: float | None, kind: Kind) -
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
-@opt.option("--corpus FILE...", "The corpus, if it has moved; repeatable.")
-@texts.held_out_option("The held-out text, if it has moved; repeatable.")
-@opt.option("--out DIR", "The model folder to write. [default: RUN without .run]")
-@opt.overwrite("a model folder")
-@opt.option("--keep", "Keep the checkpoints of the finished training.")
-@opt.option("--set KEY=VALUE...", "A setting to change, such as steps=2000; repeatable.", name="settings")
-@opt.option("--device NAME", "Where to compute. [default: where the run started]")
+@opt.options("--corpus FILE...  The corpus, if it has moved; repeatable.")
+@opt.options("--held-out FILE... formerly --valid  The held-out text, if it has moved; repeatable.")
+@opt.options("--out DIR  The model folder to write. [default: RUN without .run]")
+@opt.options("--overwrite  Replace a model folder that exists.")
+@opt.options("--keep  Keep the checkpoints of the finished training.")
+@opt.options("--set KEY=VALUE... as settings  A setting to change, such as steps=2000; repeatable.")
+@opt.options("--device NAME  Where to compute. [default: where the run started]")
 @opt.json
 def resume(run: Path, out: str | None, as_json: bool, **options: Any) -> None:
     """Continue the training of the run folder RUN.

@@ -29,18 +29,15 @@ _MOST_NOTES = 5
 @opt.model
 @click.argument("texts", nargs=-1, metavar="[TEXT|-]...")
 @strategy_options("beam", beams=5, ending="best")
-@opt.option("--nbest N", "The N best of each.", type=click.IntRange(1), default=1)
-@opt.option("--max-tokens N", "Maximum number of tokens. [default: 2 per token + 10]", type=int)
-@opt.option(
-    "--batch N",
-    "How many lines to wait for: 1 answers each as it comes. [default: 1 on a terminal, else 32 and more]",
-    type=click.IntRange(1),
-)
-@opt.new_file(
-    "--alignments FILE.svg",
-    f"Draw which words of the source each word of the target looked at (the first {_MOST_PICTURES} lines).",
-)
-@opt.overwrite("a picture")
+@opt.options(f"""
+    --nbest N : 1.. = 1   The N best of each.
+    --max-tokens N : int  Maximum number of tokens. [default: 2 per token + 10]
+    --batch N : 1..
+        How many lines to wait for: 1 answers each as it comes. [default: 1 on a terminal, else 32 and more]
+    --alignments FILE.svg : new
+        Draw which words of the source each word of the target looked at (the first {_MOST_PICTURES} lines).
+    --overwrite           Replace a picture that exists.
+""")
 @corpus_options
 @opt.compute
 @opt.seed
