@@ -92,10 +92,10 @@ def print_json(value: Any) -> None:
     echo(to_json(value, indent=2))
 
 
-def print_measured(results: Sequence[tuple[str, Any]], **more: Any) -> None:
-    """Print measurements by their folders as JSON: an object for one folder, a list for several."""
+def measured_objects(results: Sequence[tuple[str, Any]], **more: Any) -> Any:
+    """Return measurements by their folders as plain values: an object for one folder, a list for several."""
     objects = [{"folder": folder, **more, **measured.to_json()} for folder, measured in results]
-    print_json(objects[0] if len(objects) == 1 else objects)
+    return objects[0] if len(objects) == 1 else objects
 
 
 def console() -> Console:

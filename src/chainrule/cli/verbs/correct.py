@@ -11,7 +11,8 @@ import click
 import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options import texts
-from chainrule.cli.output import console, echo, echo_json, intrinsic, print_json, print_table, say
+from chainrule.cli.output import echo, echo_json, emit, intrinsic
+from chainrule.system.display import Part, ResultTable
 
 if TYPE_CHECKING:
     from chainrule.tasks.spelling.correct import Corrector
@@ -81,10 +82,7 @@ def correct(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) ->
     else:
         corrections = corrector(folder).correct(texts.lines_of_corpus(texts.open_text(options, text)))
     for one in corrections:
-        if as_json:
-            echo_json(one.to_json())
-        else:
-            echo(one.corrected)
+        echo_json(one.to_json()) if as_json else echo(one.corrected)
 
 
 def _measure(
@@ -104,13 +102,10 @@ def _measure(
         if right is not None:
             measured["clean"] = measure_clean(corrector, right)
         found.append((folder, measured, "" if right is None or as_json else intrinsic(corrector.lm, right)))
-    if as_json:
-        objects = [
-            {"folder": folder, **{key: one.to_json() for key, one in every.items()}} for folder, every, _ in found
-        ]
-        print_json(objects if len(objects) > 1 else objects[0])
-        return
-    screen, baseline = console(), "  nearest, most frequent"
+    objects = [
+        {"folder": folder} | {key: one.to_json() for key, one in every.items()} for folder, every, _ in found
+    ]
+    parts, baseline = list[Part](), "  nearest, most frequent"
     if misspelled is not None:
         first, rows = found[0][1]["misspelled"], []
         for folder, every, _ in found:
@@ -119,13 +114,13 @@ def _measure(
             rows.append([folder, f"{one.texts:,}", *shares, f"{one.words_per_second:,.0f}"])
         rows.append([baseline, f"{first.texts:,}", f"{first.baseline:.1%}", "", "", "", ""])
         headings = ["misspelled", "texts", "right", "left as typed", "precision", "recall", "words/s"]
-        print_table(screen, headings, rows)
-        say(screen, f"of {first.unreachable:.1%} the vocabulary lacks the right word")
+        parts += [ResultTable(headings, rows), f"of {first.unreachable:.1%} the vocabulary lacks the right word"]
     if right is not None:
-        changed, rows = found[0][1]["clean"], []
+        first, rows = found[0][1]["clean"], []
         for folder, every, bits in found:
             one = every["clean"]
             rows.append([folder, bits, f"{one.words:,}", f"{one.rate:.2%}", f"{one.words_per_second:,.0f}"])
-        rows.append([baseline, "", f"{changed.words:,}", f"{changed.baseline:.2%}", ""])
-        print_table(screen, ["right text", "bits/byte", "words", "falsely changed", "words/s"], rows)
-        say(screen, f"{changed.unknown:.2%} of the words are not in the vocabulary")
+        rows.append([baseline, "", f"{first.words:,}", f"{first.baseline:.2%}", ""])
+        headings = ["right text", "bits/byte", "words", "falsely changed", "words/s"]
+        parts += [ResultTable(headings, rows), f"{first.unknown:.2%} of the words are not in the vocabulary"]
+    emit(as_json, objects if len(objects) > 1 else objects[0], *parts)

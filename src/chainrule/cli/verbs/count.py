@@ -10,11 +10,10 @@ import click
 
 from chainrule.cli import options as opt
 from chainrule.cli.options.declaring import names_from
-from chainrule.cli.output import console, print_json, print_table, say
+from chainrule.cli.output import emit
+from chainrule.system.display import ResultTable
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from chainrule.contract.counting import ParameterCount
 
 
@@ -36,15 +35,7 @@ if TYPE_CHECKING:
         Instead: operations and time of a training step on a text of FROM, 2 FROM, ... TO tokens.
 """)
 @opt.json
-def count(
-    kinds: tuple[str, ...],
-    vocab_size: int,
-    label_count: int,
-    settings: tuple[str, ...],
-    orders: str | None,
-    lengths: str | None,
-    as_json: bool,
-) -> None:
+def count(kinds: tuple[str, ...], orders: str | None, lengths: str | None, as_json: bool, **options: Any) -> None:
     """Count the parameters of a model of each KIND, without training it.
 
     One KIND is shown weight by weight, with the formula of each number; several are shown side by side. Of an ngram
@@ -62,38 +53,33 @@ def count(
     """
     from chainrule.settings import split_words
 
-    given = split_words(settings)
+    vocab_size, given = options["vocab_size"], split_words(options["settings"])
     if lengths is not None:
         if orders is not None:
             raise click.UsageError("--lengths and --orders exclude each other: give one of them")
         _count_by_length(kinds, vocab_size, given, _range(lengths, "--lengths", "64-1024"), as_json=as_json)
         return
     every = [
-        [_counted(kind, vocab_size, label_count, given, order, kinds) for kind in kinds]
+        [_counted(kind, vocab_size, options["label_count"], given, order, kinds) for kind in kinds]
         for order in (_orders(orders) if orders is not None else [None])
     ]
-    if as_json:
-        print_json(
-            [{**dataclasses.asdict(one), "parameters": one.parameters} for counted in every for one in counted]
-        )
-        return
-    screen = console()
+    numbers = [{**dataclasses.asdict(one), "parameters": one.parameters} for counted in every for one in counted]
     if orders is not None:
         rows = [
             [str(order), *(f"{one.parameters:,}" for one in counted)]
             for order, counted in zip(_orders(orders), every, strict=True)
         ]
-        print_table(screen, ["order", *kinds], rows)
+        table = ResultTable(["order", *kinds], rows)
     elif len(kinds) == 1:
-        _print_weights(screen, every[0][0])
+        table = _weights(every[0][0])
     else:
-        table = [[one.kind, f"{one.parameters:,}", one.formula] for one in every[0]]
-        print_table(screen, ["kind", "parameters", "formula"], table, left=[2])
+        rows = [[one.kind, f"{one.parameters:,}", one.formula] for one in every[0]]
+        table = ResultTable(["kind", "parameters", "formula"], rows, left=[2])
+    said = []
     for one in every[0]:
-        values = " ".join(
-            f"{name}={value}" for name, value in one.sizes.items() if name != "order" or orders is None
-        )
-        say(screen, f"{one.kind}: |V|={vocab_size} {values}")
+        sizes = {name: value for name, value in one.sizes.items() if name != "order" or orders is None}
+        said.append(f"{one.kind}: |V|={vocab_size} {' '.join(f'{name}={value}' for name, value in sizes.items())}")
+    emit(as_json, numbers, table, *said)
 
 
 def _counted(
@@ -148,30 +134,25 @@ def _count_by_length(
         kind = find_kind(name, usable=False)
         whole: Any = closed(parse(kind.settings, _settings_of(name, given, kinds)))
         found[name] = growth(kind, whole, vocab_size, lengths)
-    if as_json:
-        print_json({name: [dataclasses.asdict(one) for one in rows] for name, rows in found.items()})
-        return
-    screen = console()
-    print_table(
-        screen,
-        ["kind", "length", "operations", "products in a row", "milliseconds"],
-        [
-            [name, f"{one.length:,}", f"{one.flops:,}", f"{one.in_a_row:,}", f"{1000 * one.seconds:.2f}"]
-            for name, rows in found.items()
-            for one in rows
-        ],
-    )
-    for name, rows in found.items():
-        flops, in_a_row, seconds = (exponent(rows, figure) for figure in ("flops", "in_a_row", "seconds"))
-        say(
-            screen,
+    values = {name: [dataclasses.asdict(one) for one in rows] for name, rows in found.items()}
+    headings = ["kind", "length", "operations", "products in a row", "milliseconds"]
+    rows = [
+        [name, f"{one.length:,}", f"{one.flops:,}", f"{one.in_a_row:,}", f"{1000 * one.seconds:.2f}"]
+        for name, grown in found.items()
+        for one in grown
+    ]
+    said = []
+    for name, grown in found.items():
+        flops, in_a_row, seconds = (exponent(grown, figure) for figure in ("flops", "in_a_row", "seconds"))
+        said.append(
             f"{name}, from {lengths[-2]:,} to {lengths[-1]:,} tokens: operations grow as length^{flops:.2f}, "
-            f"products in a row as length^{in_a_row:.2f}, time as length^{seconds:.2f}",
+            f"products in a row as length^{in_a_row:.2f}, time as length^{seconds:.2f}"
         )
+    emit(as_json, values, ResultTable(headings, rows), *said)
 
 
-def _print_weights(screen: Console, one: ParameterCount) -> None:
-    """Print a row for each weight; those that every block has alike share one."""
+def _weights(one: ParameterCount) -> ResultTable:
+    """Return a row for each weight; those that every block has alike share one."""
     alike: dict[tuple[Any, ...], list[Any]] = {}
     for weight in one.weights:
         alike.setdefault((re.sub(r"\.\d+\.", ".*.", weight.name), weight.shape, weight.formula), []).append(weight)
@@ -180,10 +161,8 @@ def _print_weights(screen: Console, one: ParameterCount) -> None:
         times = len(weights)
         places = [number for weight in weights for number in re.findall(r"\.(\d+)\.", weight.name)]
         shown = name.replace("*", f"{places[0]}-{places[-1]}") if times > 1 else weights[0].name
-        size = f"{' x '.join(f'{n:,}' for n in shape)}"
+        size = " x ".join(f"{n:,}" for n in shape)
         whole = f"({formula})" if times > 1 and " + " in re.sub(r"\(.*?\)", "", formula) else formula
         rows.append([shown, size, f"{times * weights[0].number:,}", f"{times} · {whole}" if times > 1 else formula])
-    total = ["all", "", f"{one.parameters:,}", ""]
-    print_table(
-        screen, ["weight", "shape", "parameters", "formula"], [*rows, total], left=[3], styles={len(rows): "bold"}
-    )
+    rows.append(["all", "", f"{one.parameters:,}", ""])
+    return ResultTable(["weight", "shape", "parameters", "formula"], rows, left=[3], strong=[len(rows) - 1])

@@ -110,7 +110,7 @@ def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -
     by_folder = [(folder, measured) for folder, _, measured in results]
     output.draw(options["plot"], lambda: import_object(task.plot or "")(by_folder))
     if as_json and len(texts) == 1:
-        output.print_measured(by_folder)
+        output.print_json(output.measured_objects(by_folder))
     elif as_json:
         output.print_json([{"folder": folder, "text": text, **one.to_json()} for folder, text, one in results])
     elif len(texts) == 1:

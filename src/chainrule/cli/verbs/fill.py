@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,7 +10,8 @@ import click
 import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options.texts import standard_input
-from chainrule.cli.output import console, echo_json, number, print_table
+from chainrule.cli.output import console, echo_json, number, show
+from chainrule.system.display import ResultTable
 
 if TYPE_CHECKING:
     from chainrule.masked.contract import MaskedModel
@@ -37,19 +37,12 @@ def fill(folder: str, text: str, count: int, as_json: bool, **options: Any) -> N
         found = cr.fill(model, line, count)
         if as_json:
             echo_json({"text": line, **asdict(found)})
+        elif len(found.gaps) == 1:
+            pairs = zip(found.gaps[0], found.texts, strict=True)
+            rows = [[one.text, number(one.probability, 3), whole.text] for one, whole in pairs]
+            show(console(), [ResultTable(["filling", "probability", "text"], rows, left=[2])])
         else:
-            _show(found)
-
-
-def _show(found: cr.masked.Filled) -> None:
-    screen = console()
-    if len(found.gaps) == 1:
-        rows = (
-            [filling.text, number(filling.probability, 3), whole.text]
-            for filling, whole in zip(found.gaps[0], found.texts, strict=True)
-        )
-        print_table(screen, ["filling", "probability", "text"], rows, left=[2])
-        return
-    tables: dict[str, Iterable[Any]] = {f"gap {place}": gap for place, gap in enumerate(found.gaps, 1)}
-    for title, fillings in {**tables, "together": found.texts}.items():
-        print_table(screen, [title, "probability"], ([one.text, number(one.probability, 3)] for one in fillings))
+            tables: dict[str, Any] = {f"gap {place}": gap for place, gap in enumerate(found.gaps, 1)}
+            for title, fillings in {**tables, "together": found.texts}.items():
+                rows = [[one.text, number(one.probability, 3)] for one in fillings]
+                show(console(), [ResultTable([title, "probability"], rows)])

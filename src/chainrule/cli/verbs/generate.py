@@ -12,8 +12,9 @@ import click
 import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options.decoding import chosen_strategy, strategy_options
-from chainrule.cli.output import console, echo, print_json, print_table, terminal_progress
+from chainrule.cli.output import console, echo, print_json, show, terminal_progress
 from chainrule.errors import MissingExtraError
+from chainrule.system.display import ResultTable
 
 if TYPE_CHECKING:
     from chainrule.decode.drafts import Draft
@@ -92,11 +93,10 @@ def generate(folder: str, count: int, as_json: bool, drafts: tuple[str, ...], **
         texts = (reply_many if is_chat else cr.generate_many)(lm, [prompt], strategy, **how)
         if as_json:
             names = ["text", "prompt", "tokens", "log_prob", "finished", *(["steps", "drafted"] if draft else [])]
-            of_chat = [{"text": text.continuation, "prompt": prompt} if is_chat else {} for text in texts]
-            described = [{name: getattr(text, name) for name in names} for text in texts]
-            objects = [one | other for one, other in zip(described, of_chat, strict=True)]
-            is_measured = options["figures"]
-            print_json({"texts": objects, "figures": _figures(texts)} if is_measured else objects)
+            objects = [{name: getattr(text, name) for name in names} for text in texts]
+            for one, text in zip(objects, texts, strict=True):
+                one |= {"text": text.continuation, "prompt": prompt} if is_chat else {}
+            print_json({"texts": objects, "figures": _figures(texts)} if options["figures"] else objects)
         elif is_chat:
             for text in texts:
                 echo(text.continuation)
@@ -104,8 +104,13 @@ def generate(folder: str, count: int, as_json: bool, drafts: tuple[str, ...], **
             pieces = ((number, text.continuation) for number, text in enumerate(texts))
             _print_pieces(pieces, lm, prompt, count, options["max_tokens"])
         if options["figures"] and not as_json:
-            echo()
-            _print_figures(_figures(texts))
+            found = _figures(texts)
+            shares = [f"{found[name]:.3f}" for name in ("distinct_1", "distinct_2")]
+            shares += [f"{found[name]:.1%}" for name in ("repeated_4grams", "loops")]
+            bleu = "" if found["self_bleu"] is None else f"{found['self_bleu']:.1f}"
+            headings = ["texts", "words", "distinct-1", "distinct-2", "repeated 4-grams", "loops", "self-BLEU"]
+            row = [f"{found['texts']:,}", f"{found['words']:,}", *shares, bleu]
+            show(console(), ["", ResultTable(headings, [row])])
     if draft is not None:
         note(
             f"drafts: {tally.tokens / max(tally.steps, 1):.2f} tokens a step, "
@@ -138,14 +143,6 @@ def _figures(texts: Sequence[Generation]) -> dict[str, Any]:
         terminal_progress().note(str(error))
         bleu = None
     return {"texts": len(written), **asdict(variety_of(written)), "self_bleu": bleu}
-
-
-def _print_figures(found: dict[str, Any]) -> None:
-    shares = [f"{found[name]:.3f}" for name in ("distinct_1", "distinct_2")]
-    shares += [f"{found[name]:.1%}" for name in ("repeated_4grams", "loops")]
-    bleu = "" if found["self_bleu"] is None else f"{found['self_bleu']:.1f}"
-    headings = ["texts", "words", "distinct-1", "distinct-2", "repeated 4-grams", "loops", "self-BLEU"]
-    print_table(console(), headings, [[f"{found['texts']:,}", f"{found['words']:,}", *shares, bleu]])
 
 
 def _print_pieces(

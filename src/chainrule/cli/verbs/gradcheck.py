@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from chainrule.cli import options as opt
 from chainrule.cli.options.declaring import names_from
-from chainrule.cli.output import console, print_json, print_table, say, terminal_progress
+from chainrule.cli.output import emit, terminal_progress
+from chainrule.system.display import Part, ResultTable
 
 if TYPE_CHECKING:
     from chainrule.autodiff.tape.gradcheck import GradientReport
@@ -42,35 +44,28 @@ def gradcheck(
     from chainrule.autodiff.checks import every_check
 
     reports = every_check(names, eps=eps, tolerance=tolerance, seed=seed, progress=terminal_progress())
-    if as_json:
-        print_json(
-            [
-                {name: getattr(report, name) for name in ("name", "passed", "tolerance")}
-                | {"inputs": [{key: getattr(one, name) for key, name in _KEYS.items()} for one in report.inputs]}
-                for report in reports
-            ]
-        )
-    else:
-        _print(reports)
+    found = [
+        {name: getattr(report, name) for name in ("name", "passed", "tolerance")}
+        | {"inputs": [{key: getattr(one, name) for key, name in _KEYS.items()} for one in report.inputs]}
+        for report in reports
+    ]
+    emit(as_json, found, *_parts(reports), style="bold red")
     ctx.exit(0 if all(report.passed for report in reports) else 1)
 
 
-def _print(reports: list[GradientReport]) -> None:
-    screen, rows, styles = console(), [], {}
-    for place, report in enumerate(reports):
-        if not report.passed:
-            styles[place] = "bold red"
+def _parts(reports: list[GradientReport]) -> Iterator[Part]:
+    rows = []
+    for report in reports:
         names = [one.name for one in report.inputs]
         inputs = ", ".join(names) if len(names) <= _MOST else f"{len(names)} parameters"
         entries = f"{sum(one.entries for one in report.inputs):,}"
         rows.append([report.name, inputs, entries, f"{report.error:.1e}", "pass" if report.passed else "FAIL"])
-    print_table(screen, ["what", "inputs", "entries", "relative error", ""], rows, styles=styles)
-    failed = [report for report in reports if not report.passed]
-    say(screen, f"{len(reports) - len(failed)} of {len(reports)} pass (tolerance {reports[0].tolerance:g})")
-    for report in failed:
-        worst = report.worst
-        say(
-            screen,
-            f"{report.name}: of {worst.name} {list(worst.shape)} the entry {list(worst.where)}: backward gives "
-            f"{worst.analytic:.9g}, a small step {worst.numeric:.9g}",
+    failed = [place for place, report in enumerate(reports) if not report.passed]
+    yield ResultTable(["what", "inputs", "entries", "relative error", ""], rows, strong=failed)
+    yield f"{len(reports) - len(failed)} of {len(reports)} pass (tolerance {reports[0].tolerance:g})"
+    for place in failed:
+        worst = reports[place].worst
+        yield (
+            f"{reports[place].name}: of {worst.name} {list(worst.shape)} the entry {list(worst.where)}: backward "
+            f"gives {worst.analytic:.9g}, a small step {worst.numeric:.9g}"
         )

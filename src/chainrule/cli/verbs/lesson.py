@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chainrule.cli import options as opt
-from chainrule.cli.output import console, count, echo, print_json, print_table, say, wrapped
+from chainrule.cli.output import console, count, echo, emit, print_json, say, wrapped
 from chainrule.errors import CourseError
+from chainrule.system.display import ResultTable
 
 if TYPE_CHECKING:
     from chainrule.course.grading import Graded
@@ -40,17 +41,7 @@ _STYLES = {"right": "green", "wrong": "red", "not yet": "dim"}
 @opt.json
 @click.pass_context
 def lesson(
-    ctx: click.Context,
-    /,
-    number: int | None,
-    start: str | None,
-    check: str | None,
-    watch: bool,
-    notebook: str | None,
-    student: str,
-    time_limit: float,
-    as_json: bool,
-    **_: Any,
+    ctx: click.Context, /, number: int | None, check: str | None, watch: bool, as_json: bool, **options: Any
 ) -> None:
     """Show lesson NUMBER of the course, or the list of lessons with your progress.
 
@@ -60,6 +51,7 @@ def lesson(
 
     --json prints the grades as Gradescope reads them (results.json).
     """
+    start, notebook, student = (options[name] for name in ("start", "notebook", "student"))
     given = {"--start": start, "--check": check, "--notebook": notebook}
     for name, value in given.items():
         if value == "":
@@ -92,23 +84,20 @@ def lesson(
         from chainrule.course.answers import start as make
 
         first, *texts = make(chosen, Path(start))
-        if as_json:
-            print_json({"folder": start, "files": [first, *texts]})
-            return
-        say(console(), f"{start} has {', '.join([first, *texts])}")
-        say(
-            console(), f"fill in {Path(start, first)}, then: chainrule lesson {number} --check {Path(start, first)}"
+        emit(
+            as_json,
+            {"folder": start, "files": [first, *texts]},
+            f"{start} has {', '.join([first, *texts])}",
+            f"fill in {Path(start, first)}, then: chainrule lesson {number} --check {Path(start, first)}",
         )
     elif notebook:
         from chainrule.course.notebook import notebook as made
 
         Path(notebook).write_text(json.dumps(made(chosen), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        if as_json:
-            print_json({"notebook": notebook, "exercises": len(chosen.exercises)})
-            return
-        say(console(), f"{notebook} has {count(len(chosen.exercises), 'exercise')}; open it with Jupyter")
+        said = f"{notebook} has {count(len(chosen.exercises), 'exercise')}; open it with Jupyter"
+        emit(as_json, {"notebook": notebook, "exercises": len(chosen.exercises)}, said)
     elif check:
-        ctx.exit(0 if _check(chosen, Path(check), watch, time_limit, as_json) else 1)
+        ctx.exit(0 if _check(chosen, Path(check), watch, options["time_limit"], as_json) else 1)
     elif as_json:
         print_json(_described(chosen))
     else:
@@ -125,16 +114,16 @@ def _list(as_json: bool) -> None:
     described = [_described(lesson_of(number)) for number in lesson_paths()]
     for one in described:
         one["right"] = sum(exercise["id"] in done.get(one["number"], ()) for exercise in one["exercises"])
-    if as_json:
-        print_json(described)
-        return
     rows = [
         [str(one["number"]), one["title"], one["time"], f"{one['right']} of {len(one['exercises'])}"]
         for one in described
     ]
-    screen = console()
-    print_table(screen, ["lesson", "title", "time", "right"], rows, left=(1, 2))
-    say(screen, "\nchainrule lesson N shows a lesson; progress is that of the folders of --start in this folder")
+    emit(
+        as_json,
+        described,
+        ResultTable(["lesson", "title", "time", "right"], rows, left=[1, 2]),
+        "\nchainrule lesson N shows a lesson; progress is that of the folders of --start in this folder",
+    )
 
 
 def _described(one: Lesson) -> dict[str, Any]:

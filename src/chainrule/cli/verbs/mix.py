@@ -9,7 +9,8 @@ import click
 import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options.texts import corpus_options, open_corpora
-from chainrule.cli.output import console, number, print_json, print_table, say, terminal_progress
+from chainrule.cli.output import emit, number, terminal_progress
+from chainrule.system.display import Part, ResultTable
 
 if TYPE_CHECKING:
     from chainrule.system.progress import Progress
@@ -108,42 +109,38 @@ def _report(lm: Any, folders: tuple[str, ...], out: str, as_json: bool) -> None:
     from chainrule.folder import megabytes
 
     figures = lm.metrics
-    if as_json:
-        more = {"theta": lm.settings.theta, "vocab_size": lm.tokenizer.vocab_size, "megabytes": megabytes(out)}
-        print_json({"folder": out, "folders": list(folders), **figures, **more})
-        return
+    more = {"theta": lm.settings.theta, "vocab_size": lm.tokenizer.vocab_size, "megabytes": megabytes(out)}
+    found = {"folder": out, "folders": list(folders), **figures, **more}
     names = [*folders, *figures["names"][len(folders) :]]
     form = lm.settings.form
     weight = "exponent" if form == "log-linear" else "weight" if lm.settings.by == "none" else "mean weight"
     shares = [number(share) if form == "log-linear" else f"{share:.1%}" for share in figures["weights"]]
     rows = [[name, share] for name, share in zip(names, shares, strict=True)]
-    is_tuned = "held_out_perplexity" in figures
-    if is_tuned:
+    said = f"{out}: vocabulary {lm.tokenizer.vocab_size:,}, {number(more['megabytes'])} MB"
+    headings = ["model", weight]
+    if is_tuned := "held_out_perplexity" in figures:
+        headings.append("held-out perplexity")
         for row, perplexity in zip(rows, figures["held_out_perplexities"], strict=True):
             row.append(number(perplexity, 4))
         rows.append([out, "", number(figures["held_out_perplexity"], 4)])
-    screen = console()
-    print_table(screen, ["model", weight, *(["held-out perplexity"] if is_tuned else [])], rows)
-    gain = ""
-    if is_tuned:
         best = min(figures["held_out_perplexities"][: len(folders)])
         change = figures["cross_validated_perplexity"] / best - 1
-        gain = (
+        said += (
             f"; its perplexity is {abs(change):.1%} {'lower' if change < 0 else 'higher'} than that of the best "
             f"model ({figures['held_out_tokens']:,} tokens held out; each half is scored with weights tuned on the "
             "other)"
         )
-    say(screen, f"{out}: vocabulary {lm.tokenizer.vocab_size:,}, {number(megabytes(out))} MB{gain}")
+    parts: list[Part] = [ResultTable(headings, rows), said]
     if is_tuned and max(figures["weights"]) == 1 and sum(figures["weights"]) == 1:
-        say(screen, "no mixture was better on text that its weights were not tuned on: it is the best model alone")
+        parts.append("no mixture was better on text that its weights were not tuned on: it is the best model alone")
     if "dynamic" in figures:
-        say(screen, "these are figures of networks that learn while they score: evaluate with the same options")
+        parts.append("these are figures of networks that learn while they score: evaluate with the same options")
     if figures.get("held_out_oov", 0) >= _MANY_UNKNOWN:
-        say(
-            screen,
+        parts.append(
             f"{figures['held_out_oov']:.1%} of the tokens held out are <unk>: part of the gain may be that <unk> "
-            "becomes more likely, whatever word it stands for",
+            "becomes more likely, whatever word it stands for"
         )
+    emit(as_json, found, *parts)
 
 
 # -- n-gram models merged ---------------------------------------------------------------------------------
@@ -163,10 +160,7 @@ def _report_merged(lm: Any, folders: tuple[str, ...], out: str, as_json: bool) -
     from chainrule.folder import megabytes
 
     weights, size, ngrams = lm.metrics["weights"], lm.tokenizer.vocab_size, lm.metrics["ngrams"]
-    if as_json:
-        figures = {"folder": out, "weights": weights, "vocab_size": size, "ngrams": ngrams}
-        print_json(figures | {"megabytes": megabytes(out)})
-        return
+    figures = {"folder": out, "weights": weights, "vocab_size": size, "ngrams": ngrams, "megabytes": megabytes(out)}
     shares = ", ".join(f"{weight:.1%} {source}" for weight, source in zip(weights, folders, strict=True))
-    counts = f"vocabulary {size:,}, {sum(ngrams):,} n-grams, {number(megabytes(out))} MB"
-    say(console(), f"{out}: {shares}; {counts}")
+    counts = f"vocabulary {size:,}, {sum(ngrams):,} n-grams, {number(figures['megabytes'])} MB"
+    emit(as_json, figures, f"{out}: {shares}; {counts}")

@@ -8,10 +8,11 @@ import click
 
 import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.output import console, echo_json, intrinsic, print_measured, print_table, say, terminal_progress
+from chainrule.cli.output import echo_json, emit, intrinsic, measured_objects, terminal_progress
+from chainrule.system.display import Part, ResultTable
 
 if TYPE_CHECKING:
-    from chainrule.tasks.pairs import JudgedPairs, Phenomenon
+    from chainrule.tasks.pairs import Phenomenon
 
 
 @click.command(short_help="Judge the minimal pairs of FILE with one or more models.")
@@ -58,15 +59,20 @@ def pairs(folders_and_file: tuple[str, ...], by: Any, per_pair: bool, as_json: b
         model = opt.load_model(folder, options, "language", "masked")
         results.append((folder, cr.tasks.minimal_pairs(model, given, by=by, progress=terminal_progress())))
         bits.append("" if len(folders) == 1 else intrinsic(model, [pair.good for pair in given]))
-    if as_json:
-        print_measured(results, file=file)
-    elif len(folders) == 1:
-        _print_phenomena(results[0][1])
+    parts: list[Part]
+    if len(folders) == 1:
+        found = results[0][1]
+        has_several = len(found.phenomena) > 1
+        shown = (*(found.phenomena if has_several else ()), found.whole)
+        parts = [ResultTable(["phenomenon", *_HEADINGS], [[one.name, *_figures(one)] for one in shown])]
+        if has_several:
+            parts.append(f"mean of the phenomena: {found.mean_accuracy:.1%}; chance is 50 %")
     else:
         every = zip(results, bits, strict=True)
         rows = [[folder, right, *_figures(result.whole)] for (folder, result), right in every]
-        print_table(console(), ["model", "bits/byte", *_HEADINGS], rows)
-        say(console(), "bits/byte: of the right sentences; chance is 50 %")
+        table = ResultTable(["model", "bits/byte", *_HEADINGS], rows)
+        parts = [table, "bits/byte: of the right sentences; chance is 50 %"]
+    emit(as_json, measured_objects(results, file=file), *parts)
 
 
 _HEADINGS = ("pairs", "accuracy", "95 % interval", "ties", "fewer tokens")
@@ -75,13 +81,3 @@ _HEADINGS = ("pairs", "accuracy", "95 % interval", "ties", "fewer tokens")
 def _figures(one: Phenomenon) -> list[str]:
     interval = "{:.1%} - {:.1%}".format(*one.interval)
     return [f"{one.pairs:,}", f"{one.accuracy:.1%}", interval, f"{one.ties:,}", f"{one.fewer_tokens:.1%}"]
-
-
-def _print_phenomena(result: JudgedPairs) -> None:
-    """Print a row for each phenomenon."""
-    screen = console()
-    has_several = len(result.phenomena) > 1
-    shown = (*(result.phenomena if has_several else ()), result.whole)
-    print_table(screen, ["phenomenon", *_HEADINGS], [[one.name, *_figures(one)] for one in shown])
-    if has_several:
-        say(screen, f"mean of the phenomena: {result.mean_accuracy:.1%}; chance is 50 %")

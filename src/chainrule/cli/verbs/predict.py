@@ -12,9 +12,10 @@ import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli import output
 from chainrule.cli.options.texts import corpus_options, lines_of_corpus, open_corpus, standard_input
-from chainrule.cli.output import console, echo, print_table
+from chainrule.cli.output import echo
 from chainrule.cli.verbs.suggest import echo_suggestions
 from chainrule.errors import DecodingError
+from chainrule.system.display import ResultTable
 
 _COLUMNS = (
     "saved: 1 - keys / characters, a line end being one; taken: keys that took a suggestion; without context: "
@@ -178,12 +179,6 @@ def _evaluate(
             rows.append(
                 [folder, bits, f"{found.saved:.1%}", *counts, f"{found.baseline:.1%}", f"{found.limit:.1%}"]
             )
-    if as_json:
-        output.print_measured(results)
-        return
     headings = ["model", "bits/byte", "saved", "keys", "characters", "taken", "without context", "at most"]
-    screen = console()
-    print_table(screen, headings, rows)
-    output.say(screen, _COLUMNS)
-    if any("*" in bits for _, bits, *_ in rows):
-        output.say(screen, LOWER_BOUND)
+    remarks = [_COLUMNS, LOWER_BOUND] if any("*" in bits for _, bits, *_ in rows) else [_COLUMNS]
+    output.emit(as_json, output.measured_objects(results), ResultTable(headings, rows), *remarks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +10,12 @@ import click
 
 import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.output import console, echo_json, intrinsic, print_measured, print_table, say
+from chainrule.cli.output import console, echo_json, intrinsic, measured_objects, print_json, show
 from chainrule.errors import FolderError, SettingsError
+from chainrule.system.display import Part, ResultTable
 
 if TYPE_CHECKING:
+    from chainrule.tasks.nbest.errors import WordErrorRates
     from chainrule.tasks.nbest.rerank import Learner, Reranked
 
 
@@ -83,15 +85,13 @@ def rerank(folders_and_file: tuple[str, ...], kind: str | None, as_json: bool, *
     (folder, result), *others = results
     if kind is not None:
         result.model.save(folder, overwrite=options["overwrite"])
-    if others and not as_json:
-        _show_several(results)
-    elif options["best"]:
+    if options["best"]:
         for one, text, totals in zip(result.lists, result.best, result.totals, strict=True):
             echo_json({"id": one.id, "text": text, "place": int(totals.argmax()), "scores": totals.tolist()})
     elif as_json:
-        print_measured(results, file=file)
+        print_json(measured_objects(results, file=file))
     else:
-        _show(result)
+        show(console(), _of_several(results) if others else _of_one(result))
 
 
 def _learner(kind: str, folder: str, options: dict[str, Any]) -> Learner:
@@ -127,46 +127,42 @@ def _weights(given: str) -> dict[str, float]:
     return weights
 
 
-def _show_several(results: Sequence[tuple[str, Reranked]]) -> None:
-    """Print a row for each model: how well it predicts the references, and how well it chooses."""
+def _of_several(results: Sequence[tuple[str, Reranked]]) -> Iterator[Part]:
+    """Yield a row for each model: how well it predicts the references, and how well it chooses."""
     rows = []
     for folder, one in results:
         references = [utterance.reference for utterance in one.lists if utterance.reference]
-        rates = one.tested
-        figures = (rates.before, rates.after, rates.oracle, rates.reduction) if rates is not None else ()
-        weight = f"{one.weights['lm']:.4g}"
-        rows.append([folder, intrinsic(one.model, references), weight, *(f"{rate.value:.2%}" for rate in figures)])
-    screen = console()
-    print_table(screen, ["model", "bits/byte", "weight", "first", "chosen", "oracle", "fewer errors"], rows)
-    say(screen, "bits/byte: of the references; word error rates of the lists that weights were not tuned on")
-    _say_doubts(results)
+        bits, weight = intrinsic(one.model, references), f"{one.weights['lm']:.4g}"
+        rows.append([folder, bits, weight, *([] if one.tested is None else _rates(one.tested))])
+    yield ResultTable(["model", "bits/byte", "weight", "first", "chosen", "oracle", "fewer errors"], rows)
+    yield "bits/byte: of the references; word error rates of the lists that weights were not tuned on"
+    yield from _doubts(results)
 
 
-def _say_doubts(results: Sequence[tuple[str, Reranked]]) -> None:
-    """Say so if a model does not help, or has a negative weight: what it finds likely then counts as worse."""
-    for folder, one in results:
-        if one.helps is False:
-            doubt = "it does not help here: no weights removed errors of lists that they were not tuned on"
-            say(console(), f"{folder}: {doubt}")
-        if one.weights.get("lm", 0) < 0:
-            doubt = "its weight is negative: it does not know this language better than the scores do"
-            say(console(), f"{folder}: {doubt}")
-
-
-def _show(result: Reranked) -> None:
-    screen = console()
+def _of_one(result: Reranked) -> Iterator[Part]:
     if result.tested is not None:
         rows = []
         for name, rates in (("tuned on", result.tuned), ("tested on", result.tested)):
             if rates is not None:
-                figures = (f"{one.value:.2%}" for one in (rates.before, rates.after, rates.oracle, rates.reduction))
                 interval = f"{rates.reduction.low:.1%} - {rates.reduction.high:.1%}"
-                rows.append([name, f"{rates.lists:,}", f"{rates.words:,}", *figures, interval])
+                rows.append([name, f"{rates.lists:,}", f"{rates.words:,}", *_rates(rates), interval])
         headings = "lists", "utterances", "words", "first", "chosen", "oracle", "fewer errors", "95 % interval"
-        print_table(screen, headings, rows)
-        screen.print()
-    weights = ", ".join(f"{name}={weight:.4g}" for name, weight in result.weights.items())
-    say(screen, f"weights: {weights}")
-    _say_doubts([("the model", result)])
+        yield ResultTable(headings, rows)
+        yield ""
+    yield f"weights: {', '.join(f'{name}={weight:.4g}' for name, weight in result.weights.items())}"
+    yield from _doubts([("the model", result)])
     if result.tested is None:
-        say(screen, "without references there are no word error rates; --best prints the texts that were chosen")
+        yield "without references there are no word error rates; --best prints the texts that were chosen"
+
+
+def _rates(rates: WordErrorRates) -> list[str]:
+    return [f"{one.value:.2%}" for one in (rates.before, rates.after, rates.oracle, rates.reduction)]
+
+
+def _doubts(results: Sequence[tuple[str, Reranked]]) -> Iterator[str]:
+    """Say so if a model does not help, or has a negative weight: what it finds likely then counts as worse."""
+    for folder, one in results:
+        if one.helps is False:
+            yield f"{folder}: it does not help here: no weights removed errors of lists that they were not tuned on"
+        if one.weights.get("lm", 0) < 0:
+            yield f"{folder}: its weight is negative: it does not know this language better than the scores do"

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from chainrule.cli import options as opt
 from chainrule.cli.options import texts
-from chainrule.cli.output import console, draw, emit, print_json, print_table, say, terminal_progress
+from chainrule.cli.output import console, draw, emit, print_json, say, show, terminal_progress
 from chainrule.errors import ChainruleError
 from chainrule.system.display import ResultTable
-
-if TYPE_CHECKING:
-    from chainrule.comparison.scaling.grid import Scaling
 
 
 @click.command(short_help="Fit a scaling law to a grid of Transformers.")
@@ -69,6 +66,7 @@ def scale(
         raise click.UsageError("Missing option '--out'.")
     from chainrule.comparison.scaling.grid import MINUTES
     from chainrule.comparison.scaling.grid import scale as fit
+    from chainrule.report.scaling import equation, in_words, write_scaling
 
     found = fit(
         texts.open_corpus(options, *corpus),
@@ -84,8 +82,22 @@ def scale(
     if as_json:
         print_json(found.to_json())
         return
-    _print(found)
-    _draw(found, out)
+    law, rows = found.law, []
+    assert law is not None
+    for cell in (*found.cells, *found.ngrams):
+        is_network = cell in found.cells
+        fitted = f"{float(law.loss(float(cell.parameters), float(cell.tokens))):.4f}" if is_network else ""
+        figures = f"{cell.nats:.4f}", fitted, f"{cell.bits_per_byte:.3f}", f"{cell.seconds:.1f}"
+        rows.append([cell.size, f"{cell.parameters:,}" if is_network else "", f"{cell.tokens:,}", *figures])
+    headings = ["size", "parameters", "tokens", "nats", "by the law", "bits/byte", "seconds"]
+    said = f"\n{equation(law)}; typical error {law.error:.2%}"
+    show(console(), [ResultTable(headings, rows), said, *in_words(found)])
+    try:
+        page = write_scaling(found, Path(out))
+    except ChainruleError as error:  # such as a missing library: the figures are there all the same
+        say(console(), f"There is no picture: {error}")
+    else:
+        say(console(), f"The page: {page}; its charts: {Path(out) / 'scale'}")
 
 
 def _large_models(svg: str | None, as_json: bool) -> None:
@@ -129,32 +141,3 @@ def _flops(budget: str) -> float:
     if found.unit != "flops":
         raise click.UsageError(f"a scaling law finds the best size for flops=N, not for {budget}")
     return found.amount
-
-
-def _print(found: Scaling) -> None:
-    from chainrule.report.scaling import equation, in_words
-
-    assert found.law is not None
-    screen, law = console(), found.law
-    rows = []
-    for cell in (*found.cells, *found.ngrams):
-        is_network = cell in found.cells
-        fitted = f"{float(law.loss(float(cell.parameters), float(cell.tokens))):.4f}" if is_network else ""
-        figures = f"{cell.nats:.4f}", fitted, f"{cell.bits_per_byte:.3f}", f"{cell.seconds:.1f}"
-        rows.append([cell.size, f"{cell.parameters:,}" if is_network else "", f"{cell.tokens:,}", *figures])
-    print_table(screen, ["size", "parameters", "tokens", "nats", "by the law", "bits/byte", "seconds"], rows)
-    say(screen, f"\n{equation(law)}; typical error {law.error:.2%}")
-    for line in in_words(found):
-        say(screen, line)
-
-
-def _draw(found: Scaling, out: str) -> None:
-    """Write the page of a grid, and say where it is."""
-    from chainrule.report.scaling import write_scaling
-
-    try:
-        page = write_scaling(found, Path(out))
-    except ChainruleError as error:  # such as a missing library: the figures are there all the same
-        say(console(), f"There is no picture: {error}")
-    else:
-        say(console(), f"The page: {page}; its charts: {Path(out) / 'scale'}")

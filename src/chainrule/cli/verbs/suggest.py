@@ -11,7 +11,8 @@ import click
 import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options.texts import standard_input
-from chainrule.cli.output import console, echo_json, number, print_table
+from chainrule.cli.output import console, echo_json, number, show
+from chainrule.system.display import ResultTable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,7 +41,7 @@ def suggest(
         if as_json:
             echo_suggestions(text, found)
         else:
-            print_suggestions(console(), found, title=text if prompt is None else None)
+            print_suggestions(console(), found, title=text if prompt is None else "")
 
 
 def echo_suggestions(text: str, found: Sequence[cr.decode.Suggestion]) -> None:
@@ -48,7 +49,7 @@ def echo_suggestions(text: str, found: Sequence[cr.decode.Suggestion]) -> None:
     echo_json({"text": text, "suggestions": [asdict(one) for one in found]})
 
 
-def print_suggestions(screen: Console, found: Sequence[cr.decode.Suggestion], title: str | None = None) -> None:
+def print_suggestions(screen: Console, found: Sequence[cr.decode.Suggestion], title: str = "") -> None:
     """Print a table of suggestions."""
-    rows = ([one.word, repr(one.completion), number(one.probability, 4)] for one in found)
-    print_table(screen, ["word", "appends", "probability"], rows, title=title)
+    rows = [[one.word, repr(one.completion), number(one.probability, 4)] for one in found]
+    show(screen, [ResultTable(["word", "appends", "probability"], rows, title)])
