@@ -75,6 +75,7 @@ class Diagnosis(Trace):
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield the results as flat records, for plots; gates and attention are rounded to six decimals."""
         yield {"what": "prediction", "step": len(self.tokens), "token": self.target, "nats": self.nats}
+        norms: list[tuple[str, dict[str, Any], np.ndarray]]
         norms = [("gradient_norm", {"state": "embedding"}, self.embedding_gradient_T)]
         for what, named, by in (
             ("gradient_norm", self.state_gradients, {}),

@@ -79,11 +79,13 @@ def _number(text: str) -> Any:
     """Return the type that int, float, a range such as 1..9 or 1.., or an interval such as (0,1] names."""
     if text in ("int", "float"):
         return int if text == "int" else float
-    if (interval := _INTERVAL.fullmatch(text)) is None:
-        low, _, high = text.partition("..")
-        return click.IntRange(int(low), int(high) if high else None)
-    low, high = (None if end == "∞" else float(end) if "." in end else int(end) for end in interval.group(2, 3))
-    return click.FloatRange(low, high, interval[1] == "(", high is not None and interval[4] == ")")
+    if interval := _INTERVAL.fullmatch(text):
+        least, most = (
+            None if end == "∞" else float(end) if "." in end else int(end) for end in interval.group(2, 3)
+        )
+        return click.FloatRange(least, most, interval[1] == "(", most is not None and interval[4] == ")")
+    low, _, high = text.partition("..")
+    return click.IntRange(int(low), int(high) if high else None)
 
 
 def _check_new_file(ctx: click.Context, parameter: click.Parameter, name: str | None) -> str | None:

@@ -11,11 +11,10 @@ import io
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 import click
@@ -199,39 +198,26 @@ _GAP, _TIGHT = 3, 1  # columns between two of a table: the usual, and where ther
 _LONGEST = 24  # letters of the longest word that a narrow table keeps whole
 
 
-def results_table(*headings: str, title: str | None = None) -> Table:
-    """Make a table: its first column is a name, which may wrap or be cut; the others are figures, never cut."""
+def results_table(*headings: str, title: str = "", left: Sequence[int] = ()) -> Table:
+    """Make a table: its first column is a name, which may wrap or be cut; the others are figures, never cut.
+
+    The columns at the places `left` are words, and start at the left.
+    """
     from rich import box
     from rich.table import Table
 
     table = Table(
-        box=box.SIMPLE_HEAD, title=title, title_style="bold", title_justify="left", show_edge=False, pad_edge=False
+        box=box.SIMPLE_HEAD,
+        title=title or None,
+        title_style="bold",
+        title_justify="left",
+        show_edge=False,
+        pad_edge=False,
     )
     table.add_column(headings[0], overflow="ellipsis", min_width=8)
-    for heading in headings[1:]:
-        table.add_column(heading, justify="right", no_wrap=True)
+    for place, heading in enumerate(headings[1:], start=1):
+        table.add_column(heading, justify="left" if place in left else "right", no_wrap=True)
     return table
-
-
-def print_table(
-    screen: Console,
-    headings: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    title: str | None = None,
-    left: Sequence[int] = (),
-    styles: Mapping[int, str] = MappingProxyType({}),
-) -> None:
-    """Print a table of results, with styles for the rows at some places.
-
-    The columns at the places `left` are words, and start at the left.
-    """
-    table = results_table(*headings, title=title)
-    for place in left:
-        table.columns[place].justify = "left"
-    for place, row in enumerate(rows):
-        table.add_row(*row, style=styles.get(place))
-    show_table(screen, table)
 
 
 def show_table(screen: Console, table: Table) -> None:
@@ -309,8 +295,10 @@ def show(screen: Console, parts: Iterable[Part], *, style: str = "bold") -> None
 
     for part in parts:
         if isinstance(part, ResultTable):
-            styles = dict.fromkeys(part.strong, style)
-            print_table(screen, part.headings, part.rows, title=part.title or None, left=part.left, styles=styles)
+            table = results_table(*part.headings, title=part.title, left=part.left)
+            for place, row in enumerate(part.rows):
+                table.add_row(*row, style=style if place in part.strong else None)
+            show_table(screen, table)
         else:
             say(screen, part.lstrip(" "), indent=len(part) - len(part.lstrip(" ")))
 

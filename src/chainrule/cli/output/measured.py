@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from chainrule.cli.output import cut, print_table, say, show
+from chainrule.cli.output import cut, show
+from chainrule.system.display import Part, ResultTable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,32 +36,28 @@ def show_language(screen: Console, results: Results[Measured]) -> None:
     room = max(screen.width - (_FIGURES if "nats" in headings else _FIGURES - 16), 8)
     names = [cut(folder, room, keep="end") if screen.is_terminal else folder for folder, _ in results]
     rows = [[name, *(one[heading] for heading in headings)] for name, one in zip(names, figures, strict=True)]
-    print_table(screen, ["model", *headings], rows)
+    parts: list[Part] = [ResultTable(["model", *headings], rows)]
     for folder, m in results:
         if m.impossible:
             share = m.impossible / m.tokens
-            say(screen, f"{folder}: {share:.1%} of the tokens have probability 0, so the perplexity is infinite")
+            parts.append(f"{folder}: {share:.1%} of the tokens have probability 0, so the perplexity is infinite")
     known = [(name, m.hits) for name, (_, m) in zip(names, results, strict=True) if m.hits is not None]
     if hits := [[name, *(f"{share:.1%}" for share in shares)] for name, shares in known]:
-        screen.print()
-        say(screen, "n-gram hits: the share of tokens by the length of the longest n-gram that the model knows")
-        print_table(screen, ["model", *map(str, range(1, max(map(len, hits))))], hits)
+        parts += ["", "n-gram hits: the share of tokens by the length of the longest n-gram that the model knows"]
+        parts.append(ResultTable(["model", *map(str, range(1, max(map(len, hits))))], hits))
     measured = [m for _, m in results]
-    show(screen, [*caveats(measured), *missing_ends(measured)])
+    show(screen, [*parts, *caveats(measured), *missing_ends(measured)])
 
 
-def show_figures(screen: Console, results: Results[Any]) -> None:
-    """Print a row for each model, with its figures by their headings."""
+def show_figures(screen: Console, results: Results[Any], *more: Part) -> None:
+    """Print a row for each model, with its figures by their headings, and what else is said of them."""
     rows = [[folder, *m.figures().values()] for folder, m in results]
-    print_table(screen, ["model", *results[0][1].figures()], rows)
+    show(screen, [ResultTable(["model", *results[0][1].figures()], rows), *more])
 
 
 def show_masked(screen: Console, results: Results[PseudoMeasured]) -> None:
     """Print the pseudo-log-likelihoods of masked models."""
-    from chainrule.evaluation.pseudo import CAVEAT
-
-    show_figures(screen, results)
-    say(screen, CAVEAT)
+    show_figures(screen, results, *results[0][1].remarks())
 
 
 # -- models that translate --------------------------------------------------------------------------------
@@ -69,16 +66,16 @@ def show_masked(screen: Console, results: Results[PseudoMeasured]) -> None:
 def show_translations(screen: Console, results: Results[TranslationMeasured]) -> None:
     """Print how good translations are, also by the length of the source."""
     first = results[0][1]
-    show_figures(screen, results)
-    say(screen, first.size)
     lengths = [["pairs", *(f"{one.pairs:,}" for one in first.lengths)]]
     lengths += [[folder, *(f"{one.bleu:.1f}" for one in m.lengths)] for folder, m in results]
-    print_table(screen, ["BLEU by words of the source", *(one.name for one in first.lengths)], lengths)
+    headings = ["BLEU by words of the source", *(one.name for one in first.lengths)]
+    parts: list[Part] = [first.size, ResultTable(headings, lengths)]
     for name, signature in first.signatures.items():
-        say(screen, f"{'BLEU' if name == 'bleu' else 'chrF'}: sacrebleu {signature}")
+        parts.append(f"{'BLEU' if name == 'bleu' else 'chrF'}: sacrebleu {signature}")
     for folder, m in results:
         if m.cut:
-            say(screen, f"{folder}: {m.cut:,} sources are longer than the model takes, and were cut")
+            parts.append(f"{folder}: {m.cut:,} sources are longer than the model takes, and were cut")
+    show_figures(screen, results, *parts)
 
 
 def plot_translations(results: Results[TranslationMeasured]) -> str:
@@ -101,37 +98,37 @@ def show_taggers(screen: Console, results: Results[TaggingMeasured]) -> None:
         unknown = [f"{share:.2%}" if m.unknown else "-" for share in (m.unknown_accuracy, m.baseline_unknown)]
         rows.append([folder, f"{m.accuracy:.2%}", f"{m.known_accuracy:.2%}", unknown[0], *counts])
         rows.append(["  most frequent tag", f"{m.baseline:.2%}", known, unknown[1], *counts])
-    print_table(screen, ["model", "accuracy", "known words", "unknown words", "words", "unknown"], rows)
-    if len(results) == 1:
-        _print_names(screen, results[0][1], ["tag", "words"])
+    table = ResultTable(["model", "accuracy", "known words", "unknown words", "words", "unknown"], rows)
+    show(screen, [table, *(_names(results[0][1], ["tag", "words"]) if len(results) == 1 else ())])
 
 
-def _print_names(screen: Console, m: Confusion, headings: Sequence[str]) -> None:
-    """Print the figures of each tag or label, and which are confused: right ones are rows, given ones columns.
+def _names(m: Confusion, headings: Sequence[str]) -> Iterator[Part]:
+    """Yield the figures of each tag or label, and which are confused: right ones are rows, given ones columns.
 
     If there are many names, only the pairs that are confused most often are shown.
     """
     every = sorted(m.by_name, key=lambda one: -one.count)
-    names = [one.name for one in every]
     rows = [
         [one.name, f"{one.count:,}", *(f"{share:.2%}" for share in (one.precision, one.recall, one.f1))]
         for one in every
     ]
-    screen.print()
-    print_table(screen, [*headings, "precision", "recall", "F1"], rows)
+    yield ""
+    yield ResultTable([*headings, "precision", "recall", "F1"], rows)
     if not (pairs := m.confused()):
         return
-    screen.print()
-    if len(names) <= _WIDEST_CONFUSION:
+    yield ""
+    if len(every) <= _WIDEST_CONFUSION:
+        names = [one.name for one in every]
         places = [m.names.index(name) for name in names]
         counts = m.confusion_KK[places][:, places].tolist()
-        cells = [[f"{number:,}" if number else "·" for number in row] for row in counts]
-        print_table(
-            screen, ["right \\ given", *names], [[name, *row] for name, row in zip(names, cells, strict=True)]
-        )
-        screen.print()
+        cells = [
+            [name, *(f"{number:,}" if number else "·" for number in row)]
+            for name, row in zip(names, counts, strict=True)
+        ]
+        yield ResultTable(["right \\ given", *names], cells)
+        yield ""
     listed = ", ".join(f"{right} as {given} {times:,}" for right, given, times in pairs)
-    say(screen, f"confused most often: {listed}")
+    yield f"confused most often: {listed}"
 
 
 # -- classifiers ------------------------------------------------------------------------------------------
@@ -148,7 +145,6 @@ def show_classifiers(screen: Console, results: Results[ClassificationMeasured]) 
         shown = f"{m.accuracy:.2%}{halves[0]}", f"{m.macro_f1:.2%}{halves[1]}", f"{m.calibration_error:.2%}"
         rows.append([folder, *shown, f"{m.confidence:.2%}", f"{m.nats:.3g}", f"{m.count:,}"])
     headings = ["model", "accuracy", "macro F1", "calibration error", "confidence", "nats", "texts"]
-    print_table(screen, headings, rows)
-    say(screen, f"the most frequent label of these texts: {results[0][1].baseline:.2%}")
-    if len(results) == 1:
-        _print_names(screen, results[0][1], ["label", "texts"])
+    baseline = f"the most frequent label of these texts: {results[0][1].baseline:.2%}"
+    names = _names(results[0][1], ["label", "texts"]) if len(results) == 1 else ()
+    show(screen, [ResultTable(headings, rows), baseline, *names])

@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 import chainrule as cr
 from chainrule.cli import options as opt
-from chainrule.cli.output import (
-    console,
-    draw,
-    number,
-    print_json,
-    print_table,
-    say,
-    show,
-    show_table,
-    terminal_progress,
-)
-from chainrule.cli.verbs.suggest import print_suggestions
+from chainrule.cli.output import console, draw, number, print_json, show, show_table, terminal_progress
+from chainrule.cli.verbs.suggest import suggestions_table
 from chainrule.errors import ModelError
-from chainrule.system.display import cell
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from chainrule.system.display import Part, ResultTable, cell
 
 
 @click.command(short_help="Show what is in the model folder DIR, and verify it.")
@@ -63,12 +51,17 @@ def inspect(folder: str, prompt: str | None, heal: bool, table: bool, first: int
     chainrule inspect lstm --first-batch corpus.txt --top 4
     """
     from chainrule.contract.kinds import read_model
+    from chainrule.explanation.neighbours import neighbours
+    from chainrule.explanation.weights import weights_picture
     from chainrule.folder import megabytes
 
     top, counts, as_json = options["top"], options["counts"], options["as_json"]
-    near, batch = options["near"], options["first_batch"]
-    if options["heat"] is not None or options["svg"] is not None:
-        _draw(folder, *(options[name] for name in ("heat", "heat_rows", "svg")))
+    near, heat, svg = options["near"], options["heat"], options["svg"]
+    if heat is not None or svg is not None:
+        if heat is None or svg is None:
+            raise click.UsageError("--heat NAME says which array to draw, and --svg FILE where")
+        drawn = draw(svg, lambda: weights_picture(cr.load(folder), heat, options["heat_rows"]))
+        show(console(), drawn)
         return
     if table:
         _show_table(cr.load(folder, tasks=["language"]), first, as_json)
@@ -99,29 +92,19 @@ def inspect(folder: str, prompt: str | None, heal: bool, table: bool, first: int
     if counts:
         described.update(_ngrams(lm, prompt or "", top))
     if near is not None:
-        described["near"] = _near(lm, near, top)
-    if batch is not None:
-        described["batch"] = _batch(lm, batch)
+        token, found_near = neighbours(lm, near, top)
+        described["near"] = {"token": token.token, "tokens": [one._asdict() for one in found_near]}
+    if options["first_batch"] is not None:
+        batch = cr.training.shown_batch(lm, cr.Corpus.open(options["first_batch"]))
+        described["batch"] = {**asdict(batch), "padding": batch.padding}
     if as_json:
         if "suggestions" in described:
             described["suggestions"] = [asdict(one) for one in described["suggestions"]]
         print_json(described)
-    else:
-        _print(f"{folder}: {found}", described, top)
-
-
-def _near(model: Any, text: str, top: int) -> dict[str, Any]:
-    """Return a token and those that are nearest to it, as plain values."""
-    from chainrule.explanation.neighbours import neighbours
-
-    token, found = neighbours(model, text, top)
-    return {"token": token.token, "tokens": [one._asdict() for one in found]}
-
-
-def _batch(lm: cr.LanguageModel, file: str) -> dict[str, Any]:
-    """Return the first batch of a training on a file, as plain values."""
-    found = cr.training.shown_batch(lm, cr.Corpus.open(file))
-    return {**asdict(found), "padding": found.padding}
+        return
+    show(console(), _parts(described, top))
+    if not any(name in described for name in _SHOWN_INSTEAD):
+        _show_folder(f"{folder}: {found}", described)
 
 
 def _show_table(lm: cr.LanguageModel, first: int, as_json: bool) -> None:
@@ -138,28 +121,13 @@ def _show_table(lm: cr.LanguageModel, first: int, as_json: bool) -> None:
     if len(some) <= first:
         some.sort(key=lambda row: (row.context, -row.probability))
     has_counts = bool(some) and some[0].count is not None
-    cells = [
-        [
-            " ".join(row.context),
-            row.token,
-            *(map(cell, (row.count, row.total)) if has_counts else ()),
-            number(row.probability, 4),
-        ]
-        for row in some[:first]
-    ]
-    screen, counted = console(), ["count", "sum"] if has_counts else []
-    print_table(screen, ["context", "next", *counted, "p"], cells, left=[1])
-    if len(some) > first:
-        say(screen, f"the first {first:,} rows; --first N shows more, --json all")
-
-
-def _draw(folder: str, heat: str | None, heat_rows: str | None, svg: str | None) -> None:
-    """Draw rows of an array."""
-    from chainrule.explanation.weights import weights_picture
-
-    if heat is None or svg is None:
-        raise click.UsageError("--heat NAME says which array to draw, and --svg FILE where")
-    show(console(), draw(svg, lambda: weights_picture(cr.load(folder), heat, heat_rows)))
+    cells = []
+    for row in some[:first]:
+        counts = [cell(row.count), cell(row.total)] if has_counts else []
+        cells.append([" ".join(row.context), row.token, *counts, number(row.probability, 4)])
+    headings = ["context", "next", *(["count", "sum"] if has_counts else []), "p"]
+    more = [f"the first {first:,} rows; --first N shows more, --json all"] if len(some) > first else []
+    show(console(), [ResultTable(headings, cells, left=[1]), *more])
 
 
 def _next(lm: cr.LanguageModel, prompt: str, top: int, heal: bool) -> list[dict[str, Any]]:
@@ -215,26 +183,18 @@ _SHOWN_INSTEAD = ("next", "ngrams", "near", "batch")
 """The parts that are shown alone, in place of the whole folder."""
 
 
-def _print(title: str, described: dict[str, Any], top: int) -> None:
+def _show_folder(title: str, described: dict[str, Any]) -> None:
+    """Print all that is known of a folder."""
     from rich import box
     from rich.table import Table
 
     from chainrule.folder import brief
 
-    screen = console()
-    _print_predictions(screen, described)
-    if "near" in described:
-        rows = [[repr(one["token"]), f"{one['similarity']:.3f}"] for one in described["near"]["tokens"]]
-        print_table(screen, [f"near {described['near']['token']!r}", "cosine"], rows)
-    if "batch" in described:
-        _print_batch(screen, described["batch"], top)
-    if any(name in described for name in _SHOWN_INSTEAD):
-        return
     table = Table(box=box.SIMPLE, show_header=False, title=title, title_justify="left")
     table.add_column(no_wrap=True)
     table.add_column(overflow="ellipsis")
     for key, value in described.items():
-        if key in ("arrays", "suggestions", "bigrams", *_SHOWN_INSTEAD):
+        if key in ("arrays", "suggestions", "bigrams"):
             continue
         if isinstance(value, dict):
             for name, entry in value.items():
@@ -243,14 +203,14 @@ def _print(title: str, described: dict[str, Any], top: int) -> None:
             table.add_row(key.replace("_", " "), number(value) if isinstance(value, float) else str(value))
     for name, array in described["arrays"].items():
         table.add_row(f"array: {name}", f"{' x '.join(f'{n:,}' for n in array['shape'])} {array['dtype']}")
-    show_table(screen, table)
+    show_table(console(), table)
 
 
-def _print_predictions(screen: Console, described: dict[str, Any]) -> None:
-    """Print the predictions after the prompt; they come first, since they were asked for."""
+def _parts(described: dict[str, Any], top: int) -> Iterator[Part]:
+    """Yield the predictions after the prompt, then the neighbours and the batch that were asked for."""
     if described.get("suggestions"):
-        print_suggestions(screen, described["suggestions"])
-        screen.print()
+        yield suggestions_table(described["suggestions"])
+        yield ""
     if "next" in described:
         rows = []
         for entry in described["next"]:
@@ -258,50 +218,51 @@ def _print_predictions(screen: Console, described: dict[str, Any]) -> None:
             token = entry["token"] if entry["special"] else repr(entry["token"])
             appends = "" if entry["special"] else repr(entry["adds"])
             rows.append([token, appends, number(entry["probability"], 4)])
-        print_table(screen, ["next token", "appends", "probability"], rows)
+        yield ResultTable(["next token", "appends", "probability"], rows)
     if "ngrams" in described:
-        _print_ngrams(screen, described["ngrams"])
+        yield from _ngram_parts(described["ngrams"])
     bigrams = described.get("bigrams", {})
     for name, title in {"counts": "counts: c(row column)", "probabilities": "p(column | row)"}.items():
         if bigrams.get(name) is not None:
-            say(screen, title)
-            words = ([word, *map(cell, row)] for word, row in zip(bigrams["rows"], bigrams[name], strict=True))
-            print_table(screen, ["", *bigrams["columns"]], words)
+            yield title
+            rows = [[word, *map(cell, row)] for word, row in zip(bigrams["rows"], bigrams[name], strict=True)]
+            yield ResultTable(["", *bigrams["columns"]], rows)
     if {"next", "ngrams"} & described.keys():
-        screen.print()
+        yield ""
+    if "near" in described:
+        rows = [[repr(one["token"]), f"{one['similarity']:.3f}"] for one in described["near"]["tokens"]]
+        yield ResultTable([f"near {described['near']['token']!r}", "cosine"], rows)
+    if "batch" in described:
+        yield from _batch_parts(described["batch"], top)
 
 
 _COLUMNS = 12  # tokens of a row that are shown
 
 
-def _print_batch(screen: Console, batch: dict[str, Any], top: int) -> None:
-    """Print the first rows of a batch: inputs, and under them the targets; a dot is padding."""
+def _batch_parts(batch: dict[str, Any], top: int) -> Iterator[Part]:
+    """Yield the first rows of a batch: inputs, and under them the targets; a dot is padding."""
     rows, width = len(batch["inputs"]), len(batch["inputs"][0])
-    say(
-        screen, f"the first of {batch['steps']:,} steps: {rows:,} rows of {width:,}, {batch['padding']:.1%} padding"
-    )
+    yield f"the first of {batch['steps']:,} steps: {rows:,} rows of {width:,}, {batch['padding']:.1%} padding"
     lines = []
     for place, both in enumerate(zip(batch["inputs"][:top], batch["targets"][:top], strict=True), start=1):
         for name, tokens in zip(("input", "target"), both, strict=True):
             shown = ["·" if token is None else token for token in tokens[:_COLUMNS]]
             lines.append([f"{place} {name}", *shown, *(["…"] if len(tokens) > _COLUMNS else [])])
-    shown_width = min(width, _COLUMNS)
-    headings = ["row", *map(str, range(1, shown_width + 1)), *(["…"] if width > _COLUMNS else [])]
-    print_table(screen, headings, lines, left=range(1, len(headings)))
+    numbers = map(str, range(1, min(width, _COLUMNS) + 1))
+    headings = ["row", *numbers, *(["…"] if width > _COLUMNS else [])]
+    yield ResultTable(headings, lines, left=range(1, len(headings)))
     if rows > top:
-        say(screen, f"--top {rows} shows all rows")
+        yield f"--top {rows} shows all rows"
 
 
-def _print_ngrams(screen: Console, ngrams: dict[str, Any]) -> None:
+def _ngram_parts(ngrams: dict[str, Any]) -> Iterator[Part]:
     tokens, rows = ngrams["context"], ngrams["rows"]
-    context = ("" if any(token.startswith(" ") for token in tokens) else " ").join(
-        tokens
-    )  # spaces may be in tokens
-    after = f"after {context!r}" if context else "by themselves"
+    between = "" if any(token.startswith(" ") for token in tokens) else " "  # spaces may be in tokens
+    after = f"after {between.join(tokens)!r}" if tokens else "by themselves"
     if not rows:
-        say(screen, f"no n-gram of the model goes on {after}")
+        yield f"no n-gram of the model goes on {after}"
         return
-    title = f"tokens {after}: {ngrams['all']:,}" + (f", the first {len(rows)}" if len(rows) < ngrams["all"] else "")
-    say(screen, title)  # not as the table's title, which a narrow table would break
-    headings = [name.replace("_", " ") for name in rows[0]]
-    print_table(screen, headings, ([*map(cell, row.values())] for row in rows))
+    # not as the table's title, which a narrow table would break
+    first = f", the first {len(rows)}" if len(rows) < ngrams["all"] else ""
+    yield f"tokens {after}: {ngrams['all']:,}{first}"
+    yield ResultTable([name.replace("_", " ") for name in rows[0]], [[*map(cell, row.values())] for row in rows])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,9 +13,6 @@ from chainrule.cli import options as opt
 from chainrule.cli.options.texts import standard_input
 from chainrule.cli.output import console, echo_json, number, show
 from chainrule.system.display import ResultTable
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @click.command()
@@ -41,7 +38,7 @@ def suggest(
         if as_json:
             echo_suggestions(text, found)
         else:
-            print_suggestions(console(), found, title=text if prompt is None else "")
+            show(console(), [suggestions_table(found, text if prompt is None else "")])
 
 
 def echo_suggestions(text: str, found: Sequence[cr.decode.Suggestion]) -> None:
@@ -49,7 +46,7 @@ def echo_suggestions(text: str, found: Sequence[cr.decode.Suggestion]) -> None:
     echo_json({"text": text, "suggestions": [asdict(one) for one in found]})
 
 
-def print_suggestions(screen: Console, found: Sequence[cr.decode.Suggestion], title: str = "") -> None:
-    """Print a table of suggestions."""
+def suggestions_table(found: Sequence[cr.decode.Suggestion], title: str = "") -> ResultTable:
+    """Return a table of suggestions."""
     rows = [[one.word, repr(one.completion), number(one.probability, 4)] for one in found]
-    show(screen, [ResultTable(["word", "appends", "probability"], rows, title)])
+    return ResultTable(["word", "appends", "probability"], rows, title)

@@ -13,7 +13,7 @@ import click
 import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options import texts
-from chainrule.cli.output import console, emit, number, print_json, say, terminal_progress
+from chainrule.cli.output import console, emit, number, print_json, terminal_progress
 from chainrule.errors import CorpusError, FolderError
 from chainrule.system.display import ResultTable
 
@@ -142,47 +142,38 @@ def _trace(text: cr.Corpus, count: int, min_count: int, lowercase: bool, as_json
         raise CorpusError(f"{text.name} is empty")
     steps = list(islice(merge_steps(Counter(words), min_count=max(2, min_count)), count))
     first = sorted(set("".join(words)))
-    if as_json:
-        shown: list[dict[str, Any]] = [{"tokens": first, "text": [[*word] for word in words]}]
-        for step in steps:
-            pairs = [{"left": left, "right": right, "count": count} for left, right, count in step.ranked()]
-            spelled = [[step.tokens[i] for i in step.words[word]] for word in words]
-            shown.append({"pairs": pairs, "merged": pairs[0], "tokens": step.tokens, "text": spelled})
-        print_json(shown)
-        return
-    screen = console()
-    say(screen, f"V_0: {len(first)} characters: {' '.join(first)}")
-    say(screen, f"text: {_spelled(words, {word: [*word] for word in words})}")
+    shown: list[dict[str, Any]] = [{"tokens": first, "text": [[*word] for word in words]}]
+    parts = [f"V_0: {len(first)} characters: {' '.join(first)}", f"text: {_spelled(shown[0]['text'])}"]
     for place, step in enumerate(steps, start=1):
-        ranked = step.ranked()
-        counted = ", ".join(f"{left}+{right} {count:,}" for left, right, count in ranked[:_PAIRS])
-        more = f", and {len(ranked) - _PAIRS:,} pairs more" if len(ranked) > _PAIRS else ""
-        left, right, times = ranked[0]
-        say(screen, f"\nstep {place}: {counted}{more}")
-        say(
-            screen,
-            f"merge {left} + {right} -> {left + right} ({times:,} times); V_{place}: {len(step.tokens):,} tokens",
-        )
+        pairs = [{"left": left, "right": right, "count": count} for left, right, count in step.ranked()]
         tokens = {word: [step.tokens[i] for i in ids] for word, ids in step.words.items()}
-        say(screen, f"text: {_spelled(words, tokens)}")
+        spelled = [tokens[word] for word in words]
+        shown.append({"pairs": pairs, "merged": pairs[0], "tokens": step.tokens, "text": spelled})
+        counted = ", ".join(f"{one['left']}+{one['right']} {one['count']:,}" for one in pairs[:_PAIRS])
+        more = f", and {len(pairs) - _PAIRS:,} pairs more" if len(pairs) > _PAIRS else ""
+        left, right, times = pairs[0].values()
+        parts += [
+            f"\nstep {place}: {counted}{more}",
+            f"merge {left} + {right} -> {left}{right} ({times:,} times); V_{place}: {len(step.tokens):,} tokens",
+            f"text: {_spelled(spelled)}",
+        ]
     if len(steps) < count:
-        say(screen, f"\nno pair occurs {max(2, min_count)} times any more")
+        parts.append(f"\nno pair occurs {max(2, min_count)} times any more")
+    emit(as_json, shown, *parts)
 
 
 _PAIRS = 6  # of a step that are shown
 _TEXT = 70  # characters of the text that are shown
 
 
-def _spelled(words: list[str], tokens: Mapping[str, list[str]]) -> str:
+def _spelled(words: list[list[str]]) -> str:
     """Return the beginning of a text with bars between the tokens of a word."""
-    shown: list[str] = []
     length = 0
-    for word in words:
-        length += len(word) + 1
-        if shown and length > _TEXT:
-            return f"{' '.join(shown)} …"
-        shown.append("|".join(tokens[word]))
-    return " ".join(shown)
+    for place, tokens in enumerate(words):
+        length += sum(map(len, tokens)) + 1
+        if place and length > _TEXT:
+            return f"{' '.join(map('|'.join, words[:place]))} …"
+    return " ".join(map("|".join, words))
 
 
 def _compare(text: cr.Corpus, names: str, options: Mapping[str, Any], as_json: bool) -> None:
