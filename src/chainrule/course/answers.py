@@ -36,27 +36,18 @@ def blanks(lesson: Lesson) -> str:
     lines += ["Replace each `...` and each `raise NotImplementedError` by your answer, then run", ""]
     lines += [f"    chainrule lesson {lesson.number} --check {ANSWERS}", ""]
     lines += ["A number is right within 0.5 %, in a list within 0.5 % of the largest: three digits are enough."]
-    lines += ["A count has to be exact.", '"""', "", _imports(lesson), ""]
+    own = ["import numpy as np", "import chainrule as cr"]
+    trees = [ast.parse(grader.blank).body for grader in lesson.graders.values()]
+    more = [ast.unparse(one) for tree in trees for one in tree if isinstance(one, (ast.Import, ast.ImportFrom))]
+    lines += ["A count has to be exact.", '"""', "", *dict.fromkeys([*own, *more]), ""]
     lines += [f"lesson = {lesson.call}", *lesson.given]
     for exercise in lesson.exercises:
         lines += ["", "", "# " + "-" * (_COLUMNS - 2), f"# {exercise.heading}", "#"]
         question = wrapped(lesson.filled(exercise.question), _COLUMNS - 2)
         lines += [f"# {line}".rstrip() for line in [*question.splitlines(), ""]]
-        lines += [_without_imports(lesson.graders[exercise.id].blank)]
+        code = lesson.graders[exercise.id].blank.splitlines()
+        lines += ["\n".join(line for line in code if not line.startswith(("import ", "from "))).strip()]
     return "\n".join(lines) + "\n"
-
-
-def _imports(lesson: Lesson) -> str:
-    """Return the imports of all blanks, once each, and those of the file itself."""
-    own = ["import numpy as np", "import chainrule as cr"]
-    trees = [ast.parse(grader.blank).body for grader in lesson.graders.values()]
-    more = [ast.unparse(one) for tree in trees for one in tree if isinstance(one, (ast.Import, ast.ImportFrom))]
-    return "\n".join(dict.fromkeys([*own, *more]))
-
-
-def _without_imports(code: str) -> str:
-    kept = [line for line in code.splitlines() if not line.startswith(("import ", "from "))]
-    return "\n".join(kept).strip()
 
 
 def note(folder: Path, lesson: Lesson, grades: Sequence[Grade]) -> None:

@@ -61,20 +61,12 @@ def grade_file(asked: Lesson, path: Path, seconds: float = SECONDS) -> Graded:
         raise CourseError(f"{path}: there is no such file; chainrule lesson {asked.number} --start DIR makes one")
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "grades"
-        command = [
-            sys.executable,
-            "-m",
-            __name__,
-            str(asked.number),
-            asked.student,
-            str(path.resolve()),
-            str(found),
-        ]
+        given = [str(asked.number), asked.student, str(path.resolve()), str(found)]
         here = os.pathsep.join([str(_PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])])  # this chainrule
+        command = [sys.executable, "-m", __name__, *given]
         printed, ended = _run(command, {**os.environ, "PYTHONPATH": here}, seconds)
-        records = (
-            [json.loads(line) for line in found.read_text(encoding="utf-8").splitlines()] if found.exists() else []
-        )
+        lines = found.read_text(encoding="utf-8").splitlines() if found.exists() else []
+    records = [json.loads(line) for line in lines]
     grades = {record["id"]: Grade(**record) for record in records[1:]}
     every = [grades.get(one.id) or asked.not_yet(one.id) for one in asked.exercises]
     said = records[0]["fault"] if records else f"{path.name}: {ended}"
@@ -97,12 +89,8 @@ def _run(command: list[str], environment: dict[str, str], seconds: float) -> tup
         reader.start()
         try:
             if status := process.wait(seconds):
-                by = (
-                    f"was stopped by the signal {-status}"
-                    if status < 0
-                    else f"stopped with the exit status {status}"
-                )
-                ended = f"Python {by}"
+                said = f"was stopped by the signal {-status}", f"stopped with the exit status {status}"
+                ended = f"Python {said[status > 0]}"
         except subprocess.TimeoutExpired:
             ended = f"it takes more than {seconds:g} seconds"
         finally:

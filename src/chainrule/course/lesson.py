@@ -93,7 +93,11 @@ class Lesson:
                     self.run(code, names)
                 if code.role == "exercises":
                     data |= {key: names[key] for key in names if names[key] is not before.get(key)}
-        return names, {key: value for key, value in data.items() if key[0] != "_" and _is_data(value)}
+        return names, {
+            key: value
+            for key, value in data.items()
+            if key[0] != "_" and not callable(value) and not isinstance(value, types.ModuleType)
+        }
 
     @property
     def data(self) -> dict[str, Any]:
@@ -194,10 +198,6 @@ class Lesson:
         for name, lines in self.texts.items():
             Path(folder, name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         return list(self.texts)
-
-
-def _is_data(value: Any) -> bool:
-    return not callable(value) and not isinstance(value, types.ModuleType)
 
 
 def _is_text(value: Any) -> bool:

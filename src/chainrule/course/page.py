@@ -14,7 +14,7 @@ from markdown_it.utils import OptionsDict
 
 from chainrule.course.cards import Card
 from chainrule.course.lesson import Lesson
-from chainrule.course.markdown import Code, Exercise, Prose
+from chainrule.course.markdown import Exercise, Prose
 
 _LONGEST = 6000  # characters of the data of a student that are shown
 
@@ -48,7 +48,8 @@ def page_parts(lesson: Lesson) -> Iterator[dict[str, Any]]:
         elif isinstance(part, Prose):
             yield {"html": to_html(lesson.filled(part.text, live=True))}
         elif part.role != "exercises":
-            yield {"html": _block(part)}
+            output = _code(part.output, "output") if part.output else ""
+            yield {"html": _code(part.source, part.language) + output}
 
 
 def to_html(text: str) -> str:
@@ -65,10 +66,6 @@ def _given(lesson: Lesson) -> str:
     shown = {f"{name} = ": pformat(value, width=80, sort_dicts=False) for name, value in lesson.data.items()}
     text = "\n".join(name + value.replace("\n", "\n" + " " * len(name)) for name, value in shown.items())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-
-
-def _block(code: Code) -> str:
-    return _code(code.source, code.language) + (_code(code.output, "output") if code.output else "")
 
 
 def _code(text: str, kind: str) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -78,9 +78,15 @@ def _measured(network: TapeNetwork, inputs_and_targets: np.ndarray, repeats: int
         network.loss(*inputs_and_targets)
         flops, in_a_row = sum(one.flops for one in tape.modules), _in_a_row(tape.modules)
         tape.clear()
+    seconds, randomness = [], np.random.default_rng(0)  # as in training, where a recurrent layer is one module
     with one_thread():
-        _, *seconds = _timed(network, inputs_and_targets, 1 + repeats)
-    return OfLength(inputs_and_targets.shape[-1], (1 + _BACKWARD) * flops, in_a_row, statistics.median(seconds))
+        for _ in range(1 + repeats):
+            began = time.process_time()  # without what other programs take
+            with Tape(reuse=True) as tape:
+                network.loss(*inputs_and_targets, randomness=randomness)
+                tape.backward()
+            seconds.append(time.process_time() - began)
+    return OfLength(inputs_and_targets.shape[-1], (1 + _BACKWARD) * flops, in_a_row, statistics.median(seconds[1:]))
 
 
 def _in_a_row(modules: Sequence[Module]) -> int:
@@ -90,13 +96,3 @@ def _in_a_row(modules: Sequence[Module]) -> int:
         before = max((longest.get(id(node), 0) for node in one.in_modules), default=0)
         longest[id(one)] = before + (one.flops > 0)
     return max(longest.values())
-
-
-def _timed(network: TapeNetwork, inputs_and_targets: np.ndarray, times: int) -> Iterator[float]:
-    randomness = np.random.default_rng(0)  # as in training, where a recurrent layer is one module
-    for _ in range(times):
-        began = time.process_time()  # without what other programs take
-        with Tape(reuse=True) as tape:
-            network.loss(*inputs_and_targets, randomness=randomness)
-            tape.backward()
-        yield time.process_time() - began

@@ -59,21 +59,18 @@ class NetworkExplanation(Explanation):
 
     def details(self) -> list[Part]:
         """Return the loss, the modules in the order of the forward pass, and the parameters."""
-        return [*self._before(), f"{self.title} = {self._bits}, p = {self._p}", "", *self._tables()]
+        parts: list[Part] = [f"{self.title} = {self._bits}, p = {self._p}", "", *self._tables()]
+        before = len(self.tokens) - self.shown
+        if before and self.kind != "feedforward":
+            some = "the first token is" if before == 1 else f"the first {before:,} tokens are"
+            state = f"state after {'it' if before == 1 else 'them'}"
+            what = "sum of their vectors" if self.kind == "bagofwords" else state
+            parts.insert(0, f"{some} read without the tape: the {what} is data")
+        return parts
 
     @property
     def _p(self) -> str:
         return number(math.exp(-self.nats))
-
-    def _before(self) -> list[str]:
-        """Return what was read before the tokens of the graph."""
-        before = len(self.tokens) - self.shown
-        if not before or self.kind == "feedforward":
-            return []
-        some = "the first token is" if before == 1 else f"the first {before:,} tokens are"
-        state = f"state after {'it' if before == 1 else 'them'}"
-        what = "sum of their vectors" if self.kind == "bagofwords" else state
-        return [f"{some} read without the tape: the {what} is data"]
 
     def _tables(self) -> list[Part]:
         step, rows, strong = None, list[list[str]](), list[int]()

@@ -144,18 +144,17 @@ class NgramExplanation(Explanation):
 
     def details(self) -> list[Part]:
         """Return the contexts, the longest first, and the product or sum of what they give."""
-        parts = [*super().details(), "", self._table(), "", self.equation]
+        headings = ["context", "N(· h w)", "N(· h ·)", "own part", "weight of shorter", "adds to p", "p after it"]
+        if isinstance(self.lines[0], BackoffLine):
+            letter = self.letter
+            headings = ["context", "in the model", "backoff weight", f"stored {letter}", f"{letter} after it"]
+        table = ResultTable(headings, [line.row() for line in self.lines])
+        parts = [*super().details(), "", table, "", self.equation]
         if self.formula:
             parts += [self.formula, *(f"  {one}" for one in self.sums)]
         if not self.is_probability:
             parts.append("S is a score: the scores of all tokens do not sum to one, so that it is no probability")
         return parts
-
-    def _table(self) -> ResultTable:
-        headings = ["N(· h w)", "N(· h ·)", "own part", "weight of shorter", "adds to p", "p after it"]
-        if isinstance(self.lines[0], BackoffLine):
-            headings = ["in the model", "backoff weight", f"stored {self.letter}", f"{self.letter} after it"]
-        return ResultTable(["context", *headings], [line.row() for line in self.lines])
 
     def steps(self) -> dict[str, Any]:
         contexts = {"contexts": [vars(line) for line in self.lines]}

@@ -71,7 +71,9 @@ class Positions:
         title = (
             f"{self.kind}: positions 0 to {len(self.table_TD) - 1} across, features down; blue above 0, red below"
         )
-        return Cells(title, self.table_TD.T, features, size=12, full=1.0, tip=_tip)
+        return Cells(
+            title, self.table_TD.T, features, size=12, full=1.0, tip="position {1}, feature {0}: {2:.4g}".format
+        )
 
 
 def positions(kind: str, length: int, width: int) -> Positions:
@@ -96,7 +98,3 @@ def positions(kind: str, length: int, width: int) -> Positions:
 def positions_picture(tables: list[Positions]) -> str:
     """Return the tables one below the other, as the text of an SVG file."""
     return cells_picture("positions", [one.cells() for one in tables])
-
-
-def _tip(feature: int, position: int, value: float) -> str:
-    return f"position {position}, feature {feature}: {value:.4g}"

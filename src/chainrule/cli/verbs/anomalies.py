@@ -60,7 +60,7 @@ def anomalies(folder: str, log: str, follow: bool, labels: str | None, as_json: 
     chainrule anomalies usual /var/log/app.log --follow --threshold 9
     chainrule anomalies usual labelled.jsonl --field line --labels is_anomaly
     """
-    from chainrule.tasks.anomaly import Ranking
+    from chainrule.tasks.anomaly import Ranking, detect
 
     if follow and (labels or log == "-"):
         raise click.UsageError("--follow reads a log that grows: a file of text, without --labels")
@@ -68,7 +68,14 @@ def anomalies(folder: str, log: str, follow: bool, labels: str | None, as_json: 
     by, top, threshold = options["by"], options["top"], options["threshold"]
     ranking = Ranking(lm, _TOP if top is None and threshold is None else top, threshold, by)
     if labels is not None:
-        _measure(lm, open_corpus(options, log), labels, by, as_json)
+        found = detect(lm, open_corpus(options, log), labels, by=by, progress=terminal_progress())
+        emit(
+            as_json,
+            found.to_json(),
+            f"{found.anomalies:,} anomalies among {found.records:,} records: average precision "
+            f"{found.average_precision:.3f} ({found.baseline:.3f} in a random order), "
+            f"AUROC {found.auroc:.3f} (0.5)",
+        )
     elif follow:
         is_default = click.get_current_context().get_parameter_source("encoding_errors") is ParameterSource.DEFAULT
         _follow(ranking, Path(log), "replace" if is_default else options["encoding_errors"], as_json)
@@ -133,18 +140,6 @@ def _follow(ranking: Ranking, path: Path, encoding_errors: Any, as_json: bool) -
         if is_ranked:
             _show(screen, added, as_json=as_json)
             sys.stdout.flush()
-
-
-def _measure(lm: cr.LanguageModel, corpus: cr.Corpus, labels: str, by: Any, as_json: bool) -> None:
-    from chainrule.tasks.anomaly import detect
-
-    found = detect(lm, corpus, labels, by=by, progress=terminal_progress())
-    emit(
-        as_json,
-        found.to_json(),
-        f"{found.anomalies:,} anomalies among {found.records:,} records: average precision "
-        f"{found.average_precision:.3f} ({found.baseline:.3f} in a random order), AUROC {found.auroc:.3f} (0.5)",
-    )
 
 
 def _show(screen: Console, found: Iterable[cr.tasks.Anomaly], *, as_json: bool) -> None:

@@ -100,7 +100,12 @@ def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -
             "--field for each side"
         )
     given = {"": files} if is_two_sided else {file: [file] for file in files}
-    texts = {name: _open(options, task, group) for name, group in given.items()}
+    texts = {}
+    for name, group in given.items():
+        if len(group) == 1 and is_text(group[0]) and not task.has_sources:
+            texts[name] = import_object(task.examples)(cr.Corpus.from_text(group[0]))
+        else:
+            (texts[name],) = open_examples(options, task, group)
     measure, progress = import_object(task.evaluate), terminal_progress()
     loaded_as = "language" if task is REPLIES else task.name
     results: list[tuple[str, str, Any]] = []
@@ -118,15 +123,6 @@ def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -
     else:
         on = [(text if len(folders) == 1 else f"{folder} on {text}", one) for folder, text, one in results]
         import_object(task.show)(output.console(), on)
-
-
-def _open(options: dict[str, Any], task: Task, files: list[str]) -> Any:
-    """Open the examples of a task: a text, or files of sources and targets."""
-    from chainrule.system.plugins import import_object
-
-    if len(files) == 1 and is_text(files[0]) and not task.has_sources:
-        return import_object(task.examples)(cr.Corpus.from_text(files[0]))
-    return open_examples(options, task, files)[0]
 
 
 def _named(given: tuple[str, ...], options: dict[str, Any]) -> tuple[list[str], list[str]]:

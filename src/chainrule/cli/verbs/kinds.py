@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from chainrule.cli import options as opt
 from chainrule.cli.output import console, print_json, say
 from chainrule.errors import MissingExtraError, PluginError
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @click.command()
@@ -44,25 +41,15 @@ def kinds(kind: str | None, show_all: bool, as_json: bool) -> None:
         return
     settings = known[0]["settings"]
     shown = [item for item in settings if show_all or item.get("common", True)]
-    _print_settings(screen, shown)
+    for group in dict.fromkeys(item["group"] for item in shown):  # in the order of the first setting of each
+        if group:
+            screen.print(f"\n{group}", style="bold")
+        for item in (item for item in shown if item["group"] == group):
+            default, choices = item["default"], item["type"].replace("|", " | ")  # a line may end between two
+            # as it would be written after --set NAME=
+            value = str(default).lower() if default is None or isinstance(default, bool) else default
+            say(screen, f"{item['name']}={value}  ({choices}) {item['help']}", indent=2)
     if any(item["default"] == CHOSEN for item in shown):
         say(screen, f"\n{CHOSEN}: by the text, the machine and the time, when training begins")
     if len(shown) < len(settings):
         say(screen, f"\nchainrule kinds {kind} --all lists {len(settings) - len(shown)} more settings")
-
-
-def _print_settings(screen: Console, settings: list[dict[str, Any]]) -> None:
-    """Print settings by their groups, in the order in which the first of each group is defined."""
-    for group in dict.fromkeys(item["group"] for item in settings):
-        if group:
-            screen.print(f"\n{group}", style="bold")
-        for item in settings:
-            if item["group"] == group:
-                choices = item["type"].replace("|", " | ")  # a line may end between two
-                line = f"{item['name']}={_shown(item['default'])}  ({choices}) {item['help']}"
-                say(screen, line, indent=2)
-
-
-def _shown(default: Any) -> str:
-    """Write a default as it would be written after --set NAME=."""
-    return str(default).lower() if default is None or isinstance(default, bool) else str(default)

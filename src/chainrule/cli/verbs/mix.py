@@ -78,12 +78,18 @@ def mix(folders: tuple[str, ...], out: str, merge: bool, as_json: bool, **option
     check_destination(out, overwrite=overwrite)
     progress = terminal_progress()
     (text,) = open_corpora(options, held_out or None)
-    make, report = (_merged, _report_merged) if merge else (_mixed, _report)
-    lm = make(folders, text, progress, options)
+    if merge:
+        if len(weights) > 1:
+            raise click.UsageError("--merge takes one --weight, that of the first model")
+        one, other = (cr.load(folder, tasks=["language"]) for folder in folders)
+        first = weights[0] if weights else None
+        lm: cr.LanguageModel = cr.ngram.interpolate(one, other, text, weight=first, progress=progress)
+    else:
+        lm = _mixed(folders, text, progress, options)
     if text is not None:
         text.note_losses(progress)
     lm.save(out, overwrite=overwrite)
-    report(lm, folders, out, as_json)
+    (_report_merged if merge else _report)(lm, folders, out, as_json)
 
 
 def _mixed(
@@ -141,19 +147,6 @@ def _report(lm: Any, folders: tuple[str, ...], out: str, as_json: bool) -> None:
             "becomes more likely, whatever word it stands for"
         )
     emit(as_json, found, *parts)
-
-
-# -- n-gram models merged ---------------------------------------------------------------------------------
-
-
-def _merged(
-    folders: tuple[str, ...], text: cr.Corpus | None, progress: Progress, options: dict[str, Any]
-) -> cr.LanguageModel:
-    weights = options["weights"]
-    if len(weights) > 1:
-        raise click.UsageError("--merge takes one --weight, that of the first model")
-    one, other = (cr.load(folder, tasks=["language"]) for folder in folders)
-    return cr.ngram.interpolate(one, other, text, weight=weights[0] if weights else None, progress=progress)
 
 
 def _report_merged(lm: Any, folders: tuple[str, ...], out: str, as_json: bool) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import heapq
-import io
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
+from operator import attrgetter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,9 +21,7 @@ from chainrule.cli.options.texts import corpus_options, id_field, open_text, tex
 from chainrule.cli.output import console, cut, echo, number, printable, say, terminal_progress
 
 if TYPE_CHECKING:
-    from chainrule.evaluation.pseudo import PseudoScored
     from chainrule.evaluation.records import ScoredRecord
-    from chainrule.masked.contract import MaskedModel
 
 _AT_ONCE = 100  # lines; to write each by itself takes longer than to score it
 
@@ -68,6 +67,7 @@ def score(folder: str, text: str, **options: Any) -> None:
     chainrule score model app.log --worst 20
     chainrule score model reviews.jsonl --field body --id-field id --csv
     """
+    from chainrule.evaluation.pseudo import CAVEAT, pseudo_records
     from chainrule.evaluation.records import expect_lines, most_surprising, score_records
     from chainrule.masked.contract import MaskedModel
 
@@ -78,10 +78,12 @@ def score(folder: str, text: str, **options: Any) -> None:
     if isinstance(lm, MaskedModel):
         if options["executor"] != "embedded":
             raise click.UsageError("a masked model is scored by this process: leave out --executor")
-        _print_lines(lm, _pseudo_records(lm, corpus, options), _PSEUDO, options)
+        pseudo = pseudo_records(lm, corpus, per_line=options["per_line"])
+        if options["worst"] is not None:
+            by = attrgetter(_PSEUDO[1] if options["by"] == "total" else _PSEUDO[0])
+            pseudo = iter(heapq.nsmallest(options["worst"], pseudo, key=by))
+        _print_lines(lm, pseudo, _PSEUDO, options)
         if not options["as_json"]:
-            from chainrule.evaluation.pseudo import CAVEAT
-
             terminal_progress().note(CAVEAT)
         return
     if options["executor"] != "embedded":
@@ -95,17 +97,6 @@ def score(folder: str, text: str, **options: Any) -> None:
             how |= {"by": options["by"], "progress": terminal_progress()}
             records = most_surprising(lm, corpus, options["worst"], **how)
         _print_records(lm, corpus, records, options)
-
-
-def _pseudo_records(model: MaskedModel, corpus: cr.Corpus, options: dict[str, Any]) -> Iterable[PseudoScored]:
-    """Score the records of a text by a masked model; with --worst, the least likely ones."""
-    from chainrule.evaluation.pseudo import pseudo_records
-
-    records = pseudo_records(model, corpus, per_line=options["per_line"])
-    if options["worst"] is None:
-        return records
-    by = _PSEUDO[1] if options["by"] == "total" else _PSEUDO[0]
-    return heapq.nsmallest(options["worst"], records, key=lambda record: getattr(record, by))
 
 
 def _print_records(
@@ -154,10 +145,10 @@ def _lines(model: Any, records: Iterable[Any], figures: tuple[str, ...], options
     """Yield the lines of records, each with its end; a CSV record may have several."""
     from chainrule.folder import to_json
 
-    per_token = options["per_token"]
+    per_token, csv_row = options["per_token"], csv.writer(SimpleNamespace(write=str), lineterminator="\n").writerow
     names = ["id", *figures[:2], "tokens", figures[2], "text"]
     if options["as_csv"]:
-        yield _csv_row(names)
+        yield csv_row(names)
     elif not options["as_json"]:
         columns = ["ln_p", "token", *(["ngram"] if _lengths_of(model) else [])] if per_token else names
         yield "\t".join(columns) + "\n"
@@ -171,7 +162,7 @@ def _lines(model: Any, records: Iterable[Any], figures: tuple[str, ...], options
                 yield f"{token['log_prob']:.6f}\t{_shown(token['token'])}{length}\n"
             yield "\n"
         elif options["as_csv"]:
-            yield _csv_row(_columns(record, figures))
+            yield csv_row(_columns(record, figures))
         else:
             *columns, words = _columns(record, figures)
             yield "\t".join([*columns, words.replace("\n", "\\n")]) + "\n"
@@ -206,12 +197,6 @@ def _lengths_of(model: Any) -> Any:
     from chainrule.contract.lm import offered
 
     return offered(model, "ngram_lengths") if isinstance(model, cr.LanguageModel) else None
-
-
-def _csv_row(columns: Sequence[str]) -> str:
-    row = io.StringIO()
-    csv.writer(row, lineterminator="\n").writerow(columns)
-    return row.getvalue()
 
 
 # -- the table on a terminal ------------------------------------------------------------------------------

@@ -56,6 +56,7 @@ def serve(folders: tuple[str, ...], key_file: Path | None, **options: Any) -> No
     curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' -d '{"prompt": "The"}'
     """
     try:
+        from chainrule.course.example_models import write_example_models
         from chainrule.serve.batching.scheduler import Limits
         from chainrule.serve.models import Models, named_folders
         from chainrule.serve.run import serve as run
@@ -66,12 +67,12 @@ def serve(folders: tuple[str, ...], key_file: Path | None, **options: Any) -> No
     learn = options["learn"]
     if not folders and not learn:
         raise click.UsageError("which models? chainrule serve DIR, or chainrule serve --learn for the course")
-    limits = Limits(options["rows"], options["queue"])
-    key = _key(key_file)
+    limits, key = Limits(options["rows"], options["queue"]), _key(key_file)
     with tempfile.TemporaryDirectory() as place:
-        models = Models(
-            named_folders(folders) or _examples(Path(place)), limits, options["device"], options["dtype"]
-        )
+        if not (named := named_folders(folders)):
+            say(console(), "Training two small models for the lessons")
+            named = write_example_models(Path(place))
+        models = Models(named, limits, options["device"], options["dtype"])
         models.load(lambda message: say(console(), message))
         opt.note_slow_precision(*(one.model for one in models.all()))
         names = ", ".join(one.name for one in models.all())
@@ -79,15 +80,8 @@ def serve(folders: tuple[str, ...], key_file: Path | None, **options: Any) -> No
         def started(address: str) -> None:
             say(console(), f"Serving {names} at {address}{'/#/learn' if learn else ''}; Ctrl-C stops it")
 
-        named = {name: options[name] for name in ("host", "port", "hosts", "origins", "reload", "runs_below")}
-        run(models, key=key, say=started, learn=learn, **named)
-
-
-def _examples(place: Path) -> dict[str, Path]:
-    from chainrule.course.example_models import write_example_models
-
-    say(console(), "Training two small models for the lessons")
-    return write_example_models(place)
+        how = {name: options[name] for name in ("host", "port", "hosts", "origins", "reload", "runs_below")}
+        run(models, key=key, say=started, learn=learn, **how)
 
 
 def _key(file: Path | None) -> str | None:

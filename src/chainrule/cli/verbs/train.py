@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -105,7 +106,10 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
         the_kind, the_settings, options["executor"], device_for(the_kind, the_settings, options["device"])
     )
     tokenizer = _checked_tokenizer(the_kind, options)
-    options["mask"] = _is_masked(corpus) if options["mask"] is None else options["mask"]
+    if options["mask"] is None:
+        options["mask"] = all(re.search(r"\.log(\.gz|\.zst)?$", name.lower()) for name in corpus)
+        if options["mask"]:
+            terminal_progress().note("times, numbers and addresses of logs are read as zeros: --no-mask keeps them")
     task = learns_as(the_kind, the_settings)
     text, valid = texts.open_examples(options, task, corpus, options["held_out"] or None)
     with holding(run_folder) if kept and is_first else nullcontext(), opt.opened_executor(options) as executor:
@@ -145,14 +149,6 @@ def _checked_tokenizer(kind: Kind, options: Mapping[str, Any]) -> cr.TokenizerCh
             raise click.UsageError(f"the kind {kind.name} has no sources: leave out --source-tokenizer")
         cr.TokenizerChoice(sources).check()
     return tokenizer
-
-
-def _is_masked(corpus: tuple[str, ...]) -> bool:
-    """Return True if all files are logs, whose times, numbers and addresses are read as zeros."""
-    names = [name.lower().removesuffix(".gz").removesuffix(".zst") for name in corpus]
-    if is_log := all(name.endswith(".log") for name in names):
-        terminal_progress().note("times, numbers and addresses of logs are read as zeros: --no-mask keeps them")
-    return is_log
 
 
 def _with_minutes(settings: dict[str, str], minutes: float | None, kind: Kind) -> dict[str, str]:

@@ -57,7 +57,9 @@ def translate(folder: str, texts: tuple[str, ...], nbest: int, as_json: bool, **
     """
     import numpy as np
 
+    from chainrule.seq2seq.alignments import align_ids
     from chainrule.seq2seq.contract import ConditionalModel
+    from chainrule.seq2seq.pictures import alignment_picture
     from chainrule.seq2seq.translate import BEAM
 
     if options["strategy"] == "greedy" and nbest > 1:
@@ -80,7 +82,12 @@ def translate(folder: str, texts: tuple[str, ...], nbest: int, as_json: bool, **
         _print(source, best, number, nbest, as_json)
         if picture is not None and len(found) < _MOST_PICTURES and best[0].ids:
             found.append((source, best[0]))
-    draw(picture, lambda: _picture(lm, found))
+    draw(
+        picture,
+        lambda: alignment_picture(
+            [align_ids(lm, lm.encode_source(source), np.asarray(one.ids)).of_words() for source, one in found]
+        ),
+    )
 
 
 def _sources(
@@ -149,14 +156,3 @@ def _print(source: str, found: list[Translation], number: int, nbest: int, as_js
     for one in found:
         text = " ".join(one.text.split("\n"))
         echo(text if nbest == 1 else f"{number}\t{one.score:.4f}\t{text}")
-
-
-def _picture(lm: ConditionalModel, found: list[tuple[str, Translation]]) -> str:
-    import numpy as np
-
-    from chainrule.seq2seq.alignments import align_ids
-    from chainrule.seq2seq.pictures import alignment_picture
-
-    return alignment_picture(
-        [align_ids(lm, lm.encode_source(source), np.asarray(one.ids)).of_words() for source, one in found]
-    )
