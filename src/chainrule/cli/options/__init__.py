@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from chainrule.contract.kinds import Workers
     from chainrule.system.parallel import Executor
 
-options = declaring.options
+options, group = declaring.options, declaring.group
 
 # -- how a verb runs and ends -----------------------------------------------------------------------------
 
@@ -54,7 +54,7 @@ dtype = options("""
     --dtype [float32|bfloat16] = float32
         The precision in which a network computes: bfloat16 is faster on a GPU, and a little less exact.
 """)
-compute = declaring.group(device, dtype)
+compute = group(device, dtype)
 """The options that `load_model` reads."""
 
 

@@ -38,10 +38,7 @@ _WAIT = 0.2  # seconds between two looks at a log that grows
     --follow                  Go on as LOG grows, as tail -F does. Ctrl-C ends it.
     --labels NAME             The field that says which records are anomalies: measure how well they are found.
 """)
-@id_field
-@corpus_options
-@opt.compute
-@opt.json
+@opt.group(id_field, corpus_options, opt.compute, opt.json)
 def anomalies(folder: str, log: str, follow: bool, labels: str | None, as_json: bool, **options: Any) -> None:
     """Show the lines of LOG that the model in DIR finds least likely.
 

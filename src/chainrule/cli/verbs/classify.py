@@ -21,8 +21,7 @@ _AT_ONCE = 256  # texts
     --format [text|label|json] = text as form
         LABEL, its probability and the text, separated by tabs; the label alone; or a JSON object for each text.
 """)
-@corpus_options
-@opt.compute
+@opt.group(corpus_options, opt.compute)
 def classify(folder: str, text: str, form: str, **options: Any) -> None:
     """Give each text of TEXT a label, by the classifier in DIR.
 

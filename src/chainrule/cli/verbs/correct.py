@@ -34,9 +34,7 @@ if TYPE_CHECKING:
         Instead of a text: how many misspelled words of FILE, of the same form as --errors, become right.
     --clean FILE     Instead of a text: how many words of a right one are changed.
 """)
-@texts.corpus_options
-@opt.compute
-@opt.json
+@opt.group(texts.corpus_options, opt.compute, opt.json)
 def correct(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Correct the spelling of TEXT with the model in DIR, whose tokens are words.
 

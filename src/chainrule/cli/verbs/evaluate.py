@@ -31,11 +31,7 @@ _FOR_OTHERS = {
 @opt.options("--beams B : int  Translation: hypotheses. [default: 5]")
 @opt.options("--plot FILE.svg : new  Translation: draw BLEU against the length of the source.")
 @opt.options("--overwrite  Replace a plot that exists.")
-@opt.dynamic_options
-@opt.compute
-@corpus_options
-@label_field
-@opt.json
+@opt.group(opt.dynamic_options, opt.compute, corpus_options, label_field, opt.json)
 def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Measure the models in DIR... on TEXT.
 

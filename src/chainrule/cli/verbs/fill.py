@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 @opt.model
 @click.argument("text", metavar="[TEXT|-]", default="-")
 @opt.options("-k N : 1.. = 5 as count  How many fillings.")
-@opt.compute
-@opt.json
+@opt.group(opt.compute, opt.json)
 def fill(folder: str, text: str, count: int, as_json: bool, **options: Any) -> None:
     """Fill each [MASK] of TEXT with the masked model in DIR.
 

@@ -25,10 +25,7 @@ from chainrule.cli.output import WAITING, binary_output, count, echo, echo_json,
     --out FILE : new            Where to write; .gz and .zst compress. [default: -]
     --overwrite                 Replace a file that exists.
 """)
-@corpus_options
-@opt.compute
-@opt.executor_options
-@opt.json
+@opt.group(corpus_options, opt.compute, opt.executor_options, opt.json)
 def filter_verb(folder: str, corpus: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Keep the documents of CORPUS that the model in DIR finds fluent.
 

@@ -41,9 +41,7 @@ if TYPE_CHECKING:
     --draft-sampled             With --draft: draw the guesses at random, as the text is drawn.
     --figures                   Then say how much the texts repeat themselves and vary.
 """)
-@opt.compute
-@opt.seed
-@opt.json
+@opt.group(opt.compute, opt.seed, opt.json)
 def generate(folder: str, count: int, as_json: bool, drafts: tuple[str, ...], **options: Any) -> None:
     """Generate text with the model in DIR.
 

@@ -27,8 +27,7 @@ _KEYS |= {"backward": "analytic", "small_step": "numeric", "passed": "passed"}
 )
 @opt.options("--eps FLOAT : float = 1e-6  Step of the finite difference.")
 @opt.options("--tolerance FLOAT : float = 1e-6  The largest relative error that passes.")
-@opt.seed
-@opt.json
+@opt.group(opt.seed, opt.json)
 @click.pass_context
 def gradcheck(
     ctx: click.Context, names: tuple[str, ...], eps: float, tolerance: float, seed: int, as_json: bool

@@ -39,10 +39,7 @@ _NOT_MERGED = ("log_linear", "by", "of", "cache", "continuous_cache", "theta", "
     --theta FLOAT : float  How much that cache prefers like contexts. [default: tuned]
     --merge                Merge two n-gram models into one n-gram model, as fast as either.
 """)
-@opt.dynamic_options
-@opt.device
-@corpus_options
-@opt.json
+@opt.group(opt.dynamic_options, opt.device, corpus_options, opt.json)
 def mix(folders: tuple[str, ...], out: str, merge: bool, as_json: bool, **options: Any) -> None:
     """Mix the models in DIR... into one, whatever their kinds.
 

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
         Field: the phenomenon. [default: the first of linguistics_term, UID, phenomenon, field that there is]
     --per-pair                   Only a JSON object for each pair, as soon as it is judged.
 """)
-@opt.compute
-@opt.json
+@opt.group(opt.compute, opt.json)
 def pairs(folders_and_file: tuple[str, ...], by: Any, per_pair: bool, as_json: bool, **options: Any) -> None:
     """Judge the minimal pairs of FILE with the models in DIR...
 

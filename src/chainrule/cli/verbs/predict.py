@@ -33,10 +33,7 @@ _COLUMNS = (
 @opt.options("--text FILE  With --game shannon or quiz: where the lines are from.")
 @opt.options("--prompt TEXT  With --game questions: the text whose next word you think of.")
 @opt.options("--rounds N : 1..  With --game: letters or words to guess [20], questions of the quiz [10].")
-@corpus_options
-@opt.compute
-@opt.seed
-@opt.json
+@opt.group(corpus_options, opt.compute, opt.seed, opt.json)
 def predict(
     folders: tuple[str, ...], count: int, evaluate: str | None, lines: int | None, as_json: bool, **options: Any
 ) -> None:

@@ -38,9 +38,7 @@ if TYPE_CHECKING:
         A setting of KIND; repeatable.
     --overwrite                Replace a model folder that exists.
 """)
-@opt.seed
-@opt.compute
-@opt.json
+@opt.group(opt.seed, opt.compute, opt.json)
 def rerank(folders_and_file: tuple[str, ...], kind: str | None, as_json: bool, **options: Any) -> None:
     """Order the lists of hypotheses in FILE, such as NBEST.json, anew with the models in DIR...
 

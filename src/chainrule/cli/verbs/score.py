@@ -40,10 +40,7 @@ _PSEUDO = ("pll_per_token", "pll", "pseudo_perplexity")
     --per-line                Each line is a record, also in .jsonl, .csv, .tsv and .parquet.
     --per-token               A line per token instead of per record.
 """)
-@id_field
-@corpus_options
-@opt.compute
-@opt.executor_options
+@opt.group(id_field, corpus_options, opt.compute, opt.executor_options)
 @opt.options("--csv as as_csv  Print CSV, with a first row of names.")
 @opt.json
 def score(folder: str, text: str, **options: Any) -> None:

@@ -22,8 +22,7 @@ from chainrule.system.display import ResultTable
     -k N : 1.. = 5 as count      How many words.
     --min-probability P : [0,1]  Leave out words of a smaller probability.
 """)
-@opt.compute
-@opt.json
+@opt.group(opt.compute, opt.json)
 def suggest(
     folder: str, prompt: str | None, count: int, min_probability: float | None, as_json: bool, **options: Any
 ) -> None:

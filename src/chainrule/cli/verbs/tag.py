@@ -32,8 +32,7 @@ _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red", "bright_cyan", 
         Where words end: by the classes of characters, punctuation apart; or at white space alone.
     --conllu as is_conllu  TEXT is CoNLL-U, whose words are given.
 """)
-@corpus_options
-@opt.compute
+@opt.group(corpus_options, opt.compute)
 def tag(folder: str, text: str, form: str, split: Any, is_conllu: bool, **options: Any) -> None:
     """Tag the words of TEXT with the tagger in DIR.
 

@@ -41,9 +41,7 @@ _COLOURS = tuple(f"black on bright_{name}" for name in ("cyan", "yellow", "green
         With --compare: measure the tokenizers on this text, not on CORPUS.
     --lines N : 1.. = 20  Lines or merges to show.
 """)
-@opt.executor_options
-@texts.corpus_options
-@opt.json
+@opt.group(opt.executor_options, texts.corpus_options, opt.json)
 def tokenize(
     corpus: tuple[str, ...], overwrite: bool, show: bool, merges: bool, lines: int, as_json: bool, **options: Any
 ) -> None:

@@ -38,10 +38,7 @@ _MOST_NOTES = 5
         Draw which words of the source each word of the target looked at (the first {_MOST_PICTURES} lines).
     --overwrite           Replace a picture that exists.
 """)
-@corpus_options
-@opt.compute
-@opt.seed
-@opt.json
+@opt.group(corpus_options, opt.compute, opt.seed, opt.json)
 def translate(folder: str, texts: tuple[str, ...], nbest: int, as_json: bool, **options: Any) -> None:
     """Translate each line of TEXT with the model in DIR.
 
