@@ -47,8 +47,7 @@ def split_file(given: tuple[str, ...]) -> tuple[list[str], str]:
 
 
 device = options("""
-    --device NAME = auto
-        Where to compute: cpu, cuda (or cuda:1, mps, ... as torch names it), or auto.
+    --device NAME = auto  Where to compute: cpu, cuda (or cuda:1, mps, ... as torch names it), or auto.
 """)
 dtype = options("""
     --dtype [float32|bfloat16] = float32

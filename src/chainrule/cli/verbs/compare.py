@@ -26,16 +26,15 @@ if TYPE_CHECKING:
     --task NAME = language
         What the models do: language, translation, tagging or classification. Each task has a ladder and a measure
         of its own.
-    --out DIR required          A new folder for the models.
-    --overwrite                 Replace a comparison that exists.
-    --held-out FILE... formerly --valid
-        Text to tune on; repeatable. [default: 10 % of CORPUS]
-    --test FILE...              Text to measure on; repeatable. [default: 10 % of CORPUS]
-    --kind KIND... as kinds     Only this kind; repeatable. [default: all]
+    --out DIR required                   A new folder for the models.
+    --overwrite                          Replace a comparison that exists.
+    --held-out FILE... formerly --valid  Text to tune on; repeatable. [default: 10 % of CORPUS]
+    --test FILE...                       Text to measure on; repeatable. [default: 10 % of CORPUS]
+    --kind KIND... as kinds              Only this kind; repeatable. [default: all]
     --ladder NAME|FILE
         The models: quick (a few), standard (each family at its best), full (every smoothing method too),
-        lecture-ngrams or lecture-networks (tables of the lectures), or the [[model]] tables (kind, name,
-        settings, share, tokenizer, vocab_size) of a TOML or JSON file. [default: standard; full with --kind]
+        lecture-ngrams or lecture-networks (tables of the lectures), or the [[model]] tables (kind, name, settings,
+        share, tokenizer, vocab_size) of a TOML or JSON file. [default: standard; full with --kind]
     --minutes M : (0,∞)
         The time of the whole comparison, which networks share. [default: 4; other tasks 1 for each]
     --budget UNIT=N
@@ -45,13 +44,13 @@ if TYPE_CHECKING:
         Train each network N times, from other seeds, within the same time; its figures are means, and the
         intervals take the seeds into account.
     --curve
-        Learning curves: train the models of the short ladder (of a FILE all) on 1/16, 1/8, 1/4 and 1/2 of the
-        text too, networks on 1/4 and 1/2, within the same time.
+        Learning curves: train the models of the short ladder (of a FILE all) on 1/16, 1/8, 1/4 and 1/2 of the text
+        too, networks on 1/4 and 1/2, within the same time.
     --split [auto|file|paragraph|line|time] = auto
         What is kept together where CORPUS is split; time: the end of the text is tuned and measured on. auto:
         files where there are many, else records, paragraphs, or lines where blank lines are rare.
-    --include DIR...            Measure a model that stands already too, with its own tokens; repeatable.
-    --report/--no-report = yes  Write DIR/report.html at the end.
+    --include DIR...                     Measure a model that stands already too, with its own tokens; repeatable.
+    --report/--no-report = yes           Write DIR/report.html at the end.
     """,
     task={"shell_complete": names_from("chainrule.contract.tasks:task_names")},
     include={"type": click.Path(exists=True, file_okay=False)},

@@ -62,9 +62,11 @@ def convert(source: str, target: str, context: Any, overwrite: bool, as_json: bo
 
 @click.command(short_help="Write a model for transformers, llama.cpp or KenLM.")
 @click.argument("folder", metavar="MODEL", type=click.Path())
-@opt.options("--to [hf|arpa|gguf] required as form  What to write.")
-@opt.options("--out PATH required  The folder (hf) or file to write.")
-@opt.options("--overwrite  Replace what is at PATH, where that exists.")
+@opt.options("""
+    --to [hf|arpa|gguf] required as form  What to write.
+    --out PATH required                   The folder (hf) or file to write.
+    --overwrite                           Replace what is at PATH, where that exists.
+""")
 @opt.json
 def export(folder: str, form: Any, out: str, overwrite: bool, as_json: bool) -> None:
     """Write a model for transformers, llama.cpp or KenLM.
@@ -92,15 +94,13 @@ def export(folder: str, form: Any, out: str, overwrite: bool, as_json: bool) -> 
 @click.argument("path", type=click.Path())
 @opt.options(
     """
-    --out DIR required  The model folder to write.
+    --out DIR required                  The model folder to write.
     --context [line|stream]
         Lines are sequences, or context flows across them. [default: stream for GPT-2, Llama, Qwen3, else line]
-    --encoding NAME     Of an ARPA file: latin-1, ... [default: utf-8]
-    --tokenizer-file FILE as tokenizer
-        Of llama2.c: the tokenizer's .bin file.
-    --pattern [gpt2|cl100k|o200k]
-        Of a .tiktoken file: how text is split. [default: by its size]
-    --overwrite         Replace a DIR that exists.
+    --encoding NAME                     Of an ARPA file: latin-1, ... [default: utf-8]
+    --tokenizer-file FILE as tokenizer  Of llama2.c: the tokenizer's .bin file.
+    --pattern [gpt2|cl100k|o200k]       Of a .tiktoken file: how text is split. [default: by its size]
+    --overwrite                         Replace a DIR that exists.
     """,
     encoding={"default": "utf-8", "show_default": False},
 )

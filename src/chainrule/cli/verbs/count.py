@@ -26,11 +26,10 @@ if TYPE_CHECKING:
     shell_complete=names_from("chainrule.contract.kinds:kind_names"),
 )
 @opt.options("""
-    --vocab-size V : 2.. = 10000  Tokens of the vocabulary.
-    --label-count N : 1.. = 10    Labels of a classifier, tags of a tagger.
-    --set KEY=VALUE... as settings
-        A setting, of the kinds that have it; repeatable.
-    --orders FROM-TO              Count for each of these orders, such as 2-6, of the kinds that have one.
+    --vocab-size V : 2.. = 10000    Tokens of the vocabulary.
+    --label-count N : 1.. = 10      Labels of a classifier, tags of a tagger.
+    --set KEY=VALUE... as settings  A setting, of the kinds that have it; repeatable.
+    --orders FROM-TO                Count for each of these orders, such as 2-6, of the kinds that have one.
     --lengths FROM-TO
         Instead: operations and time of a training step on a text of FROM, 2 FROM, ... TO tokens.
 """)

@@ -26,11 +26,13 @@ _FOR_OTHERS = {
 
 @click.command()
 @click.argument("folders_and_text", nargs=-1, metavar="DIR... [TEXT...]", type=click.Path())
-@opt.options("--source FILE  Translation: the sources, a line for each.")
-@opt.options("--target FILE  Translation: their targets, a line for each.")
-@opt.options("--beams B : int  Translation: hypotheses. [default: 5]")
-@opt.options("--plot FILE.svg : new  Translation: draw BLEU against the length of the source.")
-@opt.options("--overwrite  Replace a plot that exists.")
+@opt.options("""
+    --source FILE          Translation: the sources, a line for each.
+    --target FILE          Translation: their targets, a line for each.
+    --beams B : int        Translation: hypotheses. [default: 5]
+    --plot FILE.svg : new  Translation: draw BLEU against the length of the source.
+    --overwrite            Replace a plot that exists.
+""")
 @opt.group(opt.dynamic_options, opt.compute, corpus_options, label_field, opt.json)
 def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Measure the models in DIR... on TEXT.

@@ -22,22 +22,21 @@ _NOT_MERGED = ("log_linear", "by", "of", "cache", "continuous_cache", "theta", "
 @click.command()
 @opt.models
 @opt.options("""
-    --out DIR required     The model folder to write.
-    --overwrite            Replace a model folder that exists.
-    --held-out FILE... formerly --valid
-        Text to tune the weights on.
+    --out DIR required                   The model folder to write.
+    --overwrite                          Replace a model folder that exists.
+    --held-out FILE... formerly --valid  Text to tune the weights on.
     --weight W... : float as weights
         How much each model counts, in their order, and then each cache; of two, the first is enough.
-    --log-linear           Multiply powers of the probabilities instead of adding shares.
+    --log-linear                         Multiply powers of the probabilities instead of adding shares.
     --by [length|match|entropy]
         Weights that depend on the context: on its length, on how much of it an n-gram model knows, or on the
         entropy of what a model predicts. [default: constant]
-    --of N : int           The model whose matches or entropy count, from 1. [default: the first fit]
-    --cache N : int        Add a unigram cache of the last N tokens.
+    --of N : int                         The model whose matches or entropy count, from 1. [default: the first fit]
+    --cache N : int                      Add a unigram cache of the last N tokens.
     --continuous-cache N : int
         Add a cache of the last N tokens by how like their contexts are to the present one, for a network.
-    --theta FLOAT : float  How much that cache prefers like contexts. [default: tuned]
-    --merge                Merge two n-gram models into one n-gram model, as fast as either.
+    --theta FLOAT : float                How much that cache prefers like contexts. [default: tuned]
+    --merge                              Merge two n-gram models into one n-gram model, as fast as either.
 """)
 @opt.group(opt.dynamic_options, opt.device, corpus_options, opt.json)
 def mix(folders: tuple[str, ...], out: str, merge: bool, as_json: bool, **options: Any) -> None:

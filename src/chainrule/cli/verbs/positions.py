@@ -15,10 +15,12 @@ HEADINGS = ["positions", "largest number", "nearest two", "distance varies by"]
 
 @click.command(short_help="Show how Transformers encode positions.")
 @click.argument("kinds", nargs=-1, type=click.Choice(["binary", "sinusoidal", "rotary"]), metavar="[KIND]...")
-@opt.options("--length N : 2..4096 = 64  Positions.")
-@opt.options("--width N : 2.. = 16  Features of a position; even.")
-@opt.options("--svg FILE : new  Draw the tables.")
-@opt.options("--overwrite  Replace a FILE that exists.")
+@opt.options("""
+    --length N : 2..4096 = 64  Positions.
+    --width N : 2.. = 16       Features of a position; even.
+    --svg FILE : new           Draw the tables.
+    --overwrite                Replace a FILE that exists.
+""")
 @opt.json
 def positions(kinds: tuple[str, ...], length: int, width: int, svg: str | None, as_json: bool, **_: Any) -> None:
     """Show how Transformers encode positions, beside the digits of a binary counter.

@@ -26,13 +26,15 @@ _COLUMNS = (
 
 @click.command(short_help="Suggest words as you type, or play a game with models.")
 @opt.models
-@opt.options("-k N : 1..9 = 3 as count  How many words are suggested at a time.")
-@opt.options("--evaluate FILE  Measure the keystrokes saved in typing FILE.")
-@opt.options("--lines N : 1..  With --evaluate: only the first N lines.")
-@opt.options("--game [shannon|questions|quiz]  Play: guess what comes next, be asked, or tell real text apart.")
-@opt.options("--text FILE  With --game shannon or quiz: where the lines are from.")
-@opt.options("--prompt TEXT  With --game questions: the text whose next word you think of.")
-@opt.options("--rounds N : 1..  With --game: letters or words to guess [20], questions of the quiz [10].")
+@opt.options("""
+    -k N : 1..9 = 3 as count         How many words are suggested at a time.
+    --evaluate FILE                  Measure the keystrokes saved in typing FILE.
+    --lines N : 1..                  With --evaluate: only the first N lines.
+    --game [shannon|questions|quiz]  Play: guess what comes next, be asked, or tell real text apart.
+    --text FILE                      With --game shannon or quiz: where the lines are from.
+    --prompt TEXT                    With --game questions: the text whose next word you think of.
+    --rounds N : 1..                 With --game: letters or words to guess [20], questions of the quiz [10].
+""")
 @opt.group(corpus_options, opt.compute, opt.seed, opt.json)
 def predict(
     folders: tuple[str, ...], count: int, evaluate: str | None, lines: int | None, as_json: bool, **options: Any

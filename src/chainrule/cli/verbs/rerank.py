@@ -22,21 +22,20 @@ if TYPE_CHECKING:
 @click.command(short_help="Order lists of hypotheses anew with the model in DIR.")
 @opt.models_and_file
 @opt.options("""
-    --hypotheses NAME = input  Field: the list of texts.
-    --reference NAME = output  Field: the right text.
+    --hypotheses NAME = input       Field: the list of texts.
+    --reference NAME = output       Field: the right text.
     --score NAME... as scores
         Field: a score for each text, greater is better; repeatable. [default: am_score; without it, the order]
-    --id-field NAME = id       Field: what names the list.
+    --id-field NAME = id            Field: what names the list.
     --tune SHARE : (0,1) = 0.5 as share
         The share of the lists, drawn at random, that weights are tuned on; the rest tests them.
     --weights NAME=W,...
         These weights instead, of the scores and of lm, lists, words and unknown; references are then not needed.
-    --best                     Only the best text of each list, a JSON object a line.
+    --best                          Only the best text of each list, a JSON object a line.
     --train KIND as kind
         Make the model DIR first: train it on the references of the lists that weights are tuned on.
-    --set KEY=VALUE... as settings
-        A setting of KIND; repeatable.
-    --overwrite                Replace a model folder that exists.
+    --set KEY=VALUE... as settings  A setting of KIND; repeatable.
+    --overwrite                     Replace a model folder that exists.
 """)
 @opt.group(opt.seed, opt.compute, opt.json)
 def rerank(folders_and_file: tuple[str, ...], kind: str | None, as_json: bool, **options: Any) -> None:

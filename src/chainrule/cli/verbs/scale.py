@@ -20,17 +20,16 @@ from chainrule.system.display import ResultTable
     --out DIR            A new folder for the results.
     --overwrite          Replace a grid, or FILE, that exists.
     --models             Train nothing: a table of published large models, with 6 N D and Chinchilla's rule.
-    --svg FILE : new
-        With --models: draw them, their sizes over the years and their tokens against their sizes.
+    --svg FILE : new     With --models: draw them, their sizes over the years and their tokens against their sizes.
     --sizes LxW,...
-        The sizes of the networks: layers and features of a token. [default: as many, from 1x16 on, as fit into
-        the time]
+        The sizes of the networks: layers and features of a token. [default: as many, from 1x16 on, as fit into the
+        time]
     --shares S,... = 1/8,1/4,1/2,1
         The parts of the text, of as much of it as fits into the time.
     --minutes M : (0,∞)  The time of the whole grid. [default: 6]
     --budget UNIT=N... as budgets
-        Operations for which to find the best size, flops=1e18; repeatable. [default: those of the largest
-        network, and 10 times as many]
+        Operations for which to find the best size, flops=1e18; repeatable. [default: those of the largest network,
+        and 10 times as many]
 """)
 @texts.tokenizer_options(None)
 @texts.context_option("stream")

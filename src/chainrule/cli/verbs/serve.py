@@ -18,18 +18,14 @@ from chainrule.errors import MissingExtraError, SettingsError
 @click.argument("folders", metavar="[DIR]...", nargs=-1)
 @opt.options(
     """
-    --host TEXT = 127.0.0.1  The address to listen on; any but a local one needs a key.
-    --port INTEGER : 0..65535 = 8000
-        The port; 0: any that is free.
-    --key-file FILE          A file with the key that clients have to send. [default: CHAINRULE_KEY]
-    --allow-host NAME... as hosts
-        Another name by which the server may be called; repeatable.
+    --host TEXT = 127.0.0.1            The address to listen on; any but a local one needs a key.
+    --port INTEGER : 0..65535 = 8000   The port; 0: any that is free.
+    --key-file FILE                    A file with the key that clients have to send. [default: CHAINRULE_KEY]
+    --allow-host NAME... as hosts      Another name by which the server may be called; repeatable.
     --allow-origin ORIGIN... as origins
         Let pages of another address, such as http://localhost:3000, use the server; repeatable.
-    --rows INTEGER : 1..4096 = 64
-        Texts of a model that are generated together.
-    --queue INTEGER : 1..100000 = 256
-        Requests of a model that may wait; others are refused until later.
+    --rows INTEGER : 1..4096 = 64      Texts of a model that are generated together.
+    --queue INTEGER : 1..100000 = 256  Requests of a model that may wait; others are refused until later.
     """,
     key_file={"type": click.Path(path_type=Path)},
 )

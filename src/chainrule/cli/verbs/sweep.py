@@ -20,10 +20,8 @@ from chainrule.errors import SettingsError
     """
     --vary KEY=VALUE,... required
         The values of a setting, or of vocab_size or min_count; given several times, every combination is trained.
-    --set KEY=VALUE... as settings
-        A setting that all models have; repeatable.
-    --held-out FILE... formerly --valid
-        Text to measure on; repeatable. [default: 10 % of CORPUS]
+    --set KEY=VALUE... as settings       A setting that all models have; repeatable.
+    --held-out FILE... formerly --valid  Text to measure on; repeatable. [default: 10 % of CORPUS]
     """,
     vary={"multiple": True},
 )

@@ -27,19 +27,18 @@ _COLOURS = tuple(f"black on bright_{name}" for name in ("cyan", "yellow", "green
 @texts.corpus_argument
 @texts.tokenizer_options("bpe")
 @opt.options("""
-    --out DIR             Write the tokenizer to DIR/tokenizer.json.
-    --ids FILE : new      Write the ids: uint16, or uint32 where V > 65,536.
-    --overwrite           Replace a tokenizer or a FILE that exists.
-    --show                Show the first lines with their tokens in colours.
-    --merges              Show how BPE learns, merge by merge with its count.
+    --out DIR                            Write the tokenizer to DIR/tokenizer.json.
+    --ids FILE : new                     Write the ids: uint16, or uint32 where V > 65,536.
+    --overwrite                          Replace a tokenizer or a FILE that exists.
+    --show                               Show the first lines with their tokens in colours.
+    --merges                             Show how BPE learns, merge by merge with its count.
     --trace N : 1..
         Show N steps of BPE that begins with the characters of the words: the pairs counted, the merge, and the
         text after it.
     --compare NAME[:SIZE],... as compared
         Compare these tokenizers, learned from CORPUS, in one table: word,char,bpe:1000,wordpiece:1000.
-    --held-out FILE... formerly --valid
-        With --compare: measure the tokenizers on this text, not on CORPUS.
-    --lines N : 1.. = 20  Lines or merges to show.
+    --held-out FILE... formerly --valid  With --compare: measure the tokenizers on this text, not on CORPUS.
+    --lines N : 1.. = 20                 Lines or merges to show.
 """)
 @opt.group(opt.executor_options, texts.corpus_options, opt.json)
 def tokenize(

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 @click.command(cls=BriefCommand)
 @click.argument("kind", shell_complete=names_from("chainrule.contract.kinds:kind_names"))
 @texts.corpus_argument
-@opt.options("--out DIR required  The model folder to write.")
-@opt.options("--overwrite  Replace a model folder that exists; its training begins anew, unless --resume is given.")
-@opt.options("--resume  Continue a training that was stopped, or kept, from its run folder.")
+@opt.options("""
+    --out DIR required  The model folder to write.
+    --overwrite         Replace a model folder that exists; its training begins anew, unless --resume is given.
+    --resume            Continue a training that was stopped, or kept, from its run folder.
+""")
 @rare(
     opt.options("""
     --keep     Keep the checkpoints of a finished training: --resume can then make it longer.
@@ -164,13 +166,15 @@ def _with_minutes(settings: dict[str, str], minutes: float | None, kind: Kind) -
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
-@opt.options("--corpus FILE...  The corpus, if it has moved; repeatable.")
-@opt.options("--held-out FILE... formerly --valid  The held-out text, if it has moved; repeatable.")
-@opt.options("--out DIR  The model folder to write. [default: RUN without .run]")
-@opt.options("--overwrite  Replace a model folder that exists.")
-@opt.options("--keep  Keep the checkpoints of the finished training.")
-@opt.options("--set KEY=VALUE... as settings  A setting to change, such as steps=2000; repeatable.")
-@opt.options("--device NAME  Where to compute. [default: where the run started]")
+@opt.options("""
+    --corpus FILE...                     The corpus, if it has moved; repeatable.
+    --held-out FILE... formerly --valid  The held-out text, if it has moved; repeatable.
+    --out DIR                            The model folder to write. [default: RUN without .run]
+    --overwrite                          Replace a model folder that exists.
+    --keep                               Keep the checkpoints of the finished training.
+    --set KEY=VALUE... as settings       A setting to change, such as steps=2000; repeatable.
+    --device NAME                        Where to compute. [default: where the run started]
+""")
 @opt.json
 def resume(run: Path, out: str | None, as_json: bool, **options: Any) -> None:
     """Continue the training of the run folder RUN.
