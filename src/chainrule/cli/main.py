@@ -22,17 +22,18 @@ from chainrule.errors import ChainruleError, Interrupted
 from chainrule.system.signals import EXIT_CODES, Acknowledgement, Termination, end_process
 
 _MODULES = (
-    "compare report scale sweep train evaluate score",  # train and measure models
-    "generate suggest predict fill translate tag classify",  # use them
+    "compare+report scale+sweep train+resume evaluate score",  # train and measure models
+    "generate suggest predict fill translate tag+classify",  # use them
     "filter anomalies correct rerank pairs probe tokenize",  # put them to work on texts
-    "mix serve convert inspect explain positions gradcheck entropy count kinds lesson",
+    "mix serve convert+export+import inspect explain+diagnose positions gradcheck entropy count+kinds lesson",
 )
-"""The modules of verbs/, in the order in which the help lists their verbs."""
+"""The modules of verbs/ and, after a +, their other verbs, in the order in which the help lists them."""
 
 
 def verbs() -> list[click.Command]:
     """Return every verb, in the order in which the help lists them."""
-    return [*(verb for names in _MODULES for name in names.split() for verb in _verbs_of(name)), completion]
+    modules = (names.partition("+")[0] for names in " ".join(_MODULES).split())
+    return [*(verb for module in modules for verb in _verbs_of(module)), completion]
 
 
 @cache
@@ -51,8 +52,9 @@ class _Verbs(click.Group):
     """The verbs, which are imported when they are asked for: all of them take 40 ms."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        has_module = any(cmd_name in names.split() for names in _MODULES)
-        for verb in _verbs_of(cmd_name) if has_module else verbs():
+        modules = (names.split("+") for names in " ".join(_MODULES).split())
+        module = next((names[0] for names in modules if cmd_name in names), None)
+        for verb in verbs() if module is None else _verbs_of(module):
             self.add_command(verb)
         return super().get_command(ctx, cmd_name)
 

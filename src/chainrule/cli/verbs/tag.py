@@ -1,4 +1,4 @@
-"""`chainrule tag`: words with their tags."""
+"""`chainrule tag` and `chainrule classify`: words with their tags, and the label of each text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from chainrule.tagging.contract import TaggedWords
     from chainrule.text.tagged import Sentence
 
-_AT_ONCE = 256  # sentences
+_AT_ONCE = 256  # sentences, or texts
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red", "bright_cyan", "bright_green", "bright_magenta")
 
 
@@ -81,3 +81,38 @@ def _print(screen: Console, form: str, sentence: Sentence, tagged: TaggedWords) 
         screen.print(line)
     else:
         echo(str(tagged))
+
+
+@click.command()
+@opt.model
+@text_argument
+@opt.options("""
+    --format [text|label|json] = text as form
+        LABEL, its probability and the text, separated by tabs; the label alone; or a JSON object for each text.
+""")
+@opt.group(corpus_options, opt.compute)
+def classify(folder: str, text: str, form: str, **options: Any) -> None:
+    """Give each text of TEXT a label, by the classifier in DIR.
+
+    Each line of TEXT, or the --field of each of its records, is a text; empty ones are left out. TEXT is a file, a
+    folder, a pattern in quotes, - for standard input, or a text of several words itself.
+
+    With --format json: an object per line, with text, label, probability and log_probs, ln p of every label.
+
+    \b
+    chainrule classify model "Where is the station?"
+    chainrule classify model reviews.jsonl --field text --format json
+    """
+    from chainrule.classification.contract import Classifier
+    from chainrule.text.labelled import single_texts
+
+    classifier = Classifier.expect(opt.load_model(folder, options, "classification"))
+    texts = single_texts(open_text(options, text))
+    while some := list(islice(texts, _AT_ONCE)):
+        for found in classifier.classify(some):
+            if form == "json":
+                log_probs = {label: round(value, 6) for label, value in found.log_probs.items()}
+                shown = {"text": found.text, "label": found.label, "probability": round(found.probability, 6)}
+                echo_json({**shown, "log_probs": log_probs})
+            else:
+                echo(found.label if form == "label" else str(found))
