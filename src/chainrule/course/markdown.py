@@ -6,7 +6,7 @@ import re
 import textwrap
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from markdown_it import MarkdownIt
@@ -74,34 +74,30 @@ def parts_of(text: str, name: str) -> list[Part]:
         return "".join(lines[start:end]).strip()
 
     for kind, first, after, info, content in _blocks(text):
+        where = f"{name}, line {first + 1}"
         if kind == "heading_open":
             found = _EXERCISE.fullmatch(lines[first].strip())
             if heading is not None:
-                raise CourseError(f"{name}, line {first + 1}: the exercise before it has no block ```exercise")
+                raise CourseError(f"{where}: the exercise before it has no block ```exercise")
             if found is not None:
                 parts.append(Prose(prose(first)))
                 heading, start = found, after
         elif info[0] == "exercise":
             if heading is None:
-                raise CourseError(f"{name}, line {first + 1}: a line such as '### Exercise 1 ★ Title' is missing")
-            spec = _table(content, f"{name}, line {first + 1}")
+                raise CourseError(f"{where}: a line such as '### Exercise 1 ★ Title' is missing")
+            spec = _table(content, where)
             parts.append(Exercise(heading[1], heading[3], len(heading[2]), prose(first), spec, first + 1))
             heading, start = None, after
-        elif info[0] == "card" and heading is None:
+        elif info[0] in ("card", "python", "sh") and heading is None:
+            is_card = info[0] == "card"
             parts.append(Prose(prose(first)))
-            parts.append(_card(content, f"{name}, line {first + 1}", first + 1))
-            start = after
-        elif info[0] in ("python", "sh") and heading is None:
-            parts.append(Prose(prose(first)))
-            parts.append(Code(info[0], info[1], content, first + 1))
+            parts.append(_card(content, where, first + 1) if is_card else Code(*info[:2], content, first + 1))
             start = after
         elif info[0] == "output" and heading is None:
             before = parts[-1] if parts else None
             if not isinstance(before, Code) or prose(first):
-                raise CourseError(
-                    f"{name}, line {first + 1}: ```output belongs right below the code that prints it"
-                )
-            parts[-1] = Code(before.language, before.role, before.source, before.line, content)
+                raise CourseError(f"{where}: ```output belongs right below the code that prints it")
+            parts[-1] = replace(before, output=content)
             start = after
     parts.append(Prose(prose(len(lines))))
     return [part for part in parts if part != Prose("")]

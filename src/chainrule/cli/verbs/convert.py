@@ -41,10 +41,7 @@ def convert(source: str, target: str, context: Any, overwrite: bool, as_json: bo
         raise click.UsageError(f"{source} is a model folder: TARGET should end in .arpa or .arpa.gz")
     if is_folder and context:
         raise click.UsageError("--context is for what an ARPA file says; a model folder has a context")
-    if to_arpa:
-        check_target(Path(target), overwrite=overwrite)
-    else:
-        check_destination(target, overwrite=overwrite)
+    (check_target if to_arpa else check_destination)(Path(target), overwrite=overwrite)
     progress = terminal_progress()
     if is_folder:
         lm = cr.load(source, tasks=["language"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -51,6 +52,7 @@ def count(kinds: tuple[str, ...], orders: str | None, lengths: str | None, as_js
     chainrule count ngram feedforward lstm --orders 2-6
     chainrule count lstm transformer --vocab-size 100 --lengths 64-1024
     """
+    from chainrule.contract.counting import count_parameters
     from chainrule.settings import split_words
 
     vocab_size, given = options["vocab_size"], split_words(options["settings"])
@@ -59,15 +61,19 @@ def count(kinds: tuple[str, ...], orders: str | None, lengths: str | None, as_js
             raise click.UsageError("--lengths and --orders exclude each other: give one of them")
         _count_by_length(kinds, vocab_size, given, _range(lengths, "--lengths", "64-1024"), as_json=as_json)
         return
-    every = [
-        [_counted(kind, vocab_size, options["label_count"], given, order, kinds) for kind in kinds]
-        for order in (_orders(orders) if orders is not None else [None])
-    ]
+    every: list[list[ParameterCount]] = []
+    places: Sequence[int | None] = [None] if orders is None else _range(orders, "--orders", "2-6")
+    for order in places:
+        every.append([])
+        for kind in kinds:
+            more = {"order": order} if order is not None and "order" in _names_of(kind) else {}
+            values = _settings_of(kind, given, kinds) | more
+            every[-1].append(count_parameters(kind, vocab_size, values, labels=options["label_count"]))
     numbers = [{**dataclasses.asdict(one), "parameters": one.parameters} for counted in every for one in counted]
     if orders is not None:
         rows = [
             [str(order), *(f"{one.parameters:,}" for one in counted)]
-            for order, counted in zip(_orders(orders), every, strict=True)
+            for order, counted in zip(places, every, strict=True)
         ]
         table = ResultTable(["order", *kinds], rows)
     elif len(kinds) == 1:
@@ -82,17 +88,6 @@ def count(kinds: tuple[str, ...], orders: str | None, lengths: str | None, as_js
     emit(as_json, numbers, table, *said)
 
 
-def _counted(
-    kind: str, vocab_size: int, labels: int, given: dict[str, str], order: int | None, kinds: tuple[str, ...]
-) -> ParameterCount:
-    from chainrule.contract.counting import count_parameters
-
-    values = _settings_of(kind, given, kinds)
-    if order is not None and "order" in _names_of(kind):
-        values["order"] = order
-    return count_parameters(kind, vocab_size, values, labels=labels)
-
-
 def _settings_of(kind: str, given: dict[str, str], kinds: tuple[str, ...]) -> dict[str, Any]:
     """Return the given settings that the kind has, and those that no kind has: it will refuse these."""
     everywhere = set().union(*map(_names_of, kinds))
@@ -105,27 +100,22 @@ def _names_of(kind: str) -> set[str]:
     return {field.name for field in dataclasses.fields(find_kind(kind, usable=False).settings)}
 
 
-def _range(text: str, option: str, example: str) -> tuple[int, int]:
+def _range(text: str, option: str, example: str) -> range:
     first, dash, last = text.partition("-")
     if not first.isdigit() or not (last.isdigit() or not dash) or not 0 < int(first) <= int(last or first):
         raise click.UsageError(f"{option} takes a range such as {example}, not {text!r}")
-    return int(first), int(last or first)
-
-
-def _orders(text: str) -> list[int]:
-    first, last = _range(text, "--orders", "2-6")
-    return list(range(first, last + 1))
+    return range(int(first), int(last or first) + 1)
 
 
 def _count_by_length(
-    kinds: tuple[str, ...], vocab_size: int, given: dict[str, str], limits: tuple[int, int], *, as_json: bool
+    kinds: tuple[str, ...], vocab_size: int, given: dict[str, str], limits: range, *, as_json: bool
 ) -> None:
     from chainrule.contract.kinds import find_kind
     from chainrule.explanation.growth import exponent, growth
     from chainrule.settings import closed, parse
 
     lengths = [limits[0]]
-    while lengths[-1] * 2 <= limits[1]:
+    while lengths[-1] * 2 <= limits[-1]:
         lengths.append(lengths[-1] * 2)
     if len(lengths) < 2:
         raise click.UsageError("--lengths doubles the length at least once: give a range such as 64-1024")

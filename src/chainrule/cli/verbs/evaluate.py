@@ -112,15 +112,11 @@ def evaluate(folders_and_text: tuple[str, ...], as_json: bool, **options: Any) -
         results += [(folder, text, measure(model, one, progress=progress, **how)) for text, one in texts.items()]
     by_folder = [(folder, measured) for folder, _, measured in results]
     output.draw(options["plot"], lambda: import_object(task.plot or "")(by_folder))
-    if as_json and len(texts) == 1:
-        output.print_json(output.measured_objects(by_folder))
-    elif as_json:
-        output.print_json([{"folder": folder, "text": text, **one.to_json()} for folder, text, one in results])
-    elif len(texts) == 1:
-        import_object(task.show)(output.console(), by_folder)
-    else:
-        on = [(text if len(folders) == 1 else f"{folder} on {text}", one) for folder, text, one in results]
-        import_object(task.show)(output.console(), on)
+    objects, shown = output.measured_objects(by_folder), by_folder
+    if len(texts) > 1:
+        objects = [{"folder": folder, "text": text, **one.to_json()} for folder, text, one in results]
+        shown = [(text if len(folders) == 1 else f"{folder} on {text}", one) for folder, text, one in results]
+    output.print_json(objects) if as_json else import_object(task.show)(output.console(), shown)
 
 
 def _named(given: tuple[str, ...], options: dict[str, Any]) -> tuple[list[str], list[str]]:
