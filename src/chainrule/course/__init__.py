@@ -10,7 +10,6 @@
     notebook.py     a lesson as a notebook
     page.py         a lesson as HTML
     typed.py        an answer that was typed into a field, as a value
-    example_models.py  models for a reader who has none
     own_model.py    a language model from one function, for exercises
 
 How to write a lesson is in docs/course.md.

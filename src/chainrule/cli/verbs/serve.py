@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.output import console, say
 from chainrule.errors import MissingExtraError, SettingsError
@@ -52,7 +53,6 @@ def serve(folders: tuple[str, ...], key_file: Path | None, **options: Any) -> No
     curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' -d '{"prompt": "The"}'
     """
     try:
-        from chainrule.course.example_models import write_example_models
         from chainrule.serve.batching.scheduler import Limits
         from chainrule.serve.models import Models, named_folders
         from chainrule.serve.run import serve as run
@@ -65,9 +65,7 @@ def serve(folders: tuple[str, ...], key_file: Path | None, **options: Any) -> No
         raise click.UsageError("which models? chainrule serve DIR, or chainrule serve --learn for the course")
     limits, key = Limits(options["rows"], options["queue"]), _key(key_file)
     with tempfile.TemporaryDirectory() as place:
-        if not (named := named_folders(folders)):
-            say(console(), "Training two small models for the lessons")
-            named = write_example_models(Path(place))
+        named = named_folders(folders) or _write_examples(Path(place))
         models = Models(named, limits, options["device"], options["dtype"])
         models.load(lambda message: say(console(), message))
         opt.note_slow_precision(*(one.model for one in models.all()))
@@ -78,6 +76,23 @@ def serve(folders: tuple[str, ...], key_file: Path | None, **options: Any) -> No
 
         how = {name: options[name] for name in ("host", "port", "hosts", "origins", "reload", "runs_below")}
         run(models, key=key, say=started, learn=learn, **how)
+
+
+def _write_examples(folder: Path) -> dict[str, Path]:
+    """Train models for a reader who has none, in a second or two; return where each is, by its name.
+
+    `shakespeare` writes, and its byte-pair tokens have merges to watch; `toy` is the table of counts of lesson 3.
+    """
+    say(console(), "Training two small models for the lessons")
+    text, subwords = cr.Corpus.open("builtin:shakespeare"), cr.TokenizerChoice("bpe", vocab_size=2000)
+    toy = ["i love cats", "i love dogs", "cats chase mice"]
+    made = {
+        "shakespeare": cr.train("ngram", text, order=4, tokenizer=subwords, context="stream"),
+        "toy": cr.train("ngram", toy, order=3, smoothing="mle", counts=True, tokenizer="word"),
+    }
+    for name, model in made.items():
+        model.save(folder / name)
+    return {name: folder / name for name in made}
 
 
 def _key(file: Path | None) -> str | None:

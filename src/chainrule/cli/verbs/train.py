@@ -16,7 +16,7 @@ import chainrule as cr
 from chainrule.cli import options as opt
 from chainrule.cli.options import texts
 from chainrule.cli.options.declaring import BriefCommand, names_from, rare
-from chainrule.cli.output import console, count, number, print_json, say, terminal_progress
+from chainrule.cli.output import count, emit, number, terminal_progress
 from chainrule.errors import Interrupted
 
 if TYPE_CHECKING:
@@ -227,13 +227,11 @@ def _finish(lm: cr.LanguageModel, out: str, run: Path | None, overwrite: bool, a
     figures, size = lm.metrics, lm.tokenizer.vocab_size
     steps, nats, seen = figures.get("steps"), figures.get("validation_nats"), figures.get("tokens_seen", tokens)
     seconds, training = figures["seconds"], figures["training_seconds"]
-    if as_json:
-        found = {"folder": out} | ({} if pairs is None else {"pairs": pairs})
-        found |= {"tokens": tokens, "held_out_tokens": held_out, "vocab_size": size}
-        found |= {"seconds": seconds, "training_seconds": training}
-        found |= {} if steps is None else {"steps": steps, "tokens_seen": seen, "validation_nats": nats}
-        print_json(found | {"megabytes": megabytes(out)})
-        return
+    found: dict[str, Any] = {"folder": out} | ({} if pairs is None else {"pairs": pairs})
+    found |= {"tokens": tokens, "held_out_tokens": held_out, "vocab_size": size}
+    found |= {"seconds": seconds, "training_seconds": training}
+    found |= {} if steps is None else {"steps": steps, "tokens_seen": seen, "validation_nats": nats}
+    found |= {"megabytes": megabytes(out)}
     task = REPLIES if getattr(lm.settings, "is_tuned", False) else task_of(lm.kind)
     text, epochs = count(seen, task.unit), seen / tokens
     if steps is not None:
@@ -249,8 +247,9 @@ def _finish(lm: cr.LanguageModel, out: str, run: Path | None, overwrite: bool, a
     work = "" if steps is None else f" and {count(steps, 'step')}"
     context = ", context across lines" if lm.context == "stream" else ""
     prepared = f"({number(seconds - training)} s of it to prepare the text)"
-    say(
-        console(),
+    emit(
+        as_json,
+        found,
         f"{out}: trained on {text} in {number(seconds)} s{work} {prepared}"
-        f"{tuned}; vocabulary {size:,}{context}, {number(megabytes(out))} MB",
+        f"{tuned}; vocabulary {size:,}{context}, {number(found['megabytes'])} MB",
     )
