@@ -36,36 +36,29 @@ def entropy(p: tuple[str, ...], against: str | None, counts: bool, as_json: bool
     from chainrule.evaluation import metrics
 
     true = _distribution(p, counts)
-    found: dict[str, Any] = {
-        "outcomes": len(true),
-        "bits": metrics.entropy(true),
-        "nats": metrics.entropy(true, metrics.NATS),
-        "perplexity": metrics.branching_factor(true),
-        "questions": metrics.yes_no_questions(true),
-    }
-    meanings = {
-        "bits": "H(p) = -Σ p log2 p",
-        "nats": "H(p) = -Σ p ln p",
-        "perplexity": "the effective number of choices, 2^bits",
-        "questions": "yes/no questions to find the outcome, on average, if they are well chosen",
-    }
+    measures = [
+        ("bits", metrics.entropy(true), "H(p) = -Σ p log2 p"),
+        ("nats", metrics.entropy(true, metrics.NATS), "H(p) = -Σ p ln p"),
+        ("perplexity", metrics.branching_factor(true), "the effective number of choices, 2^bits"),
+        (
+            "questions",
+            metrics.yes_no_questions(true),
+            "yes/no questions to find the outcome, on average, if they are well chosen",
+        ),
+    ]
     if against is not None:
         model = _distribution(against.replace(",", " ").split(), counts)
-        found |= {
-            "cross_entropy_bits": (crossed := metrics.cross_entropy(true, model)),
-            "cross_entropy_nats": metrics.cross_entropy(true, model, metrics.NATS),
-            "kl_bits": metrics.kl(true, model),
-            "kl_nats": metrics.kl(true, model, metrics.NATS),
-            "model_perplexity": metrics.perplexity_of(crossed, metrics.BITS),
-        }
-        meanings |= {
-            "cross_entropy_bits": "H(p, q) = -Σ p log2 q = H(p) + KL",
-            "cross_entropy_nats": "H(p, q) in nats",
-            "kl_bits": "KL(p || q) = H(p, q) - H(p): what the model q costs in addition",
-            "kl_nats": "KL(p || q) in nats",
-            "model_perplexity": "the perplexity of q on outcomes of p, 2^H(p, q)",
-        }
-    rows = [[name.replace("_", " "), number(found[name], 4), said] for name, said in meanings.items()]
+        crossed, in_nats = (metrics.cross_entropy(true, model, unit) for unit in (metrics.BITS, metrics.NATS))
+        perplexity, costs = metrics.perplexity_of(crossed, metrics.BITS), "what the model q costs in addition"
+        measures += [
+            ("cross_entropy_bits", crossed, "H(p, q) = -Σ p log2 q = H(p) + KL"),
+            ("cross_entropy_nats", in_nats, "H(p, q) in nats"),
+            ("kl_bits", metrics.kl(true, model), f"KL(p || q) = H(p, q) - H(p): {costs}"),
+            ("kl_nats", metrics.kl(true, model, metrics.NATS), "KL(p || q) in nats"),
+            ("model_perplexity", perplexity, "the perplexity of q on outcomes of p, 2^H(p, q)"),
+        ]
+    found = {"outcomes": len(true)} | {name: value for name, value, _ in measures}
+    rows = [[name.replace("_", " "), number(value, 4), said] for name, value, said in measures]
     emit(as_json, found, ResultTable(["measure", "value", "what it is"], rows, left=[2]))
 
 
