@@ -156,7 +156,10 @@ def _lines(model: Any, records: Iterable[Any], figures: tuple[str, ...], options
         elif per_token:
             for token in _tokens(model, record):
                 length = f"\t{token['ngram']}" if "ngram" in token else ""
-                yield f"{token['log_prob']:.6f}\t{_shown(token['token'])}{length}\n"
+                shown = token["token"]
+                if not shown.isprintable():  # on one line
+                    shown = json.dumps(shown, ensure_ascii=False)[1:-1]
+                yield f"{token['log_prob']:.6f}\t{shown}{length}\n"
             yield "\n"
         elif options["as_csv"]:
             yield csv_row(_columns(record, figures))
@@ -209,48 +212,35 @@ _LARGE = 1e7  # figures from here on are rounded to two digits, and a power of t
 
 def _print_table(records: Iterable[ScoredRecord], *, normalised: bool) -> None:
     """Print a table as the records come; a narrow one leaves out the perplexity, which is 2^mean."""
-    screen = console()
-    every = iter(records)
+    from rich.cells import set_cell_size
+
+    screen, every = console(), iter(records)
     first = list(islice(every, _MEASURED))
     width = screen.width - 1  # some terminals wrap after the last column
     most = max((len(str(record.id)) for record in first), default=2)
     longest_id = max(min(most, _LONGEST_ID, width // 4), 2)
-    figures = _WIDTHS if _room(width, longest_id, _WIDTHS) >= _SHORTEST_TEXT else _WIDTHS[:-1]
-    room = max(_room(width, longest_id, figures), 1)
+    figures = list(_WIDTHS)
+    room = width - longest_id - sum(size + len(_GAP) for _, size in figures) - len(_GAP)
+    if room < _SHORTEST_TEXT:
+        room = max(room + figures.pop()[1] + len(_GAP), 1)
     echo("surprisal in bits: the mean over the tokens, and in total")
     heading = _GAP.join(["id".ljust(longest_id), *(name.rjust(size) for name, size in figures), "text"])
     echo(heading)
     echo("─" * min(width, len(heading) + room - len("text")))
     for record in chain(first, every):
-        echo(_table_row(record, longest_id, figures, room))
+        mean, total, perplexity = (
+            f"{value:.1e}" if _LARGE <= value < math.inf else number(value, 4)
+            for value in (record.bits_per_token, record.bits, record.perplexity)
+        )
+        shown = mean, total, str(len(record.ids)), perplexity
+        columns = (text.rjust(size) for text, (_, size) in zip(shown, figures, strict=False))
+        name = set_cell_size(cut(_words(str(record.id)), longest_id, keep="end"), longest_id)
+        echo(_GAP.join([name, *columns, cut(_words(record.text), room)]).rstrip())
     if not normalised:
         from chainrule.evaluation.measure import SCORES
 
         say(screen, SCORES)
 
 
-def _room(width: int, longest_id: int, figures: tuple[tuple[str, int], ...]) -> int:
-    """Return the columns that are left for the text."""
-    return width - longest_id - sum(size + len(_GAP) for _, size in figures) - len(_GAP)
-
-
-def _table_row(record: ScoredRecord, longest_id: int, figures: tuple[tuple[str, int], ...], room: int) -> str:
-    from rich.cells import set_cell_size
-
-    name = set_cell_size(cut(_words(str(record.id)), longest_id, keep="end"), longest_id)
-    mean, total, perplexity = (
-        f"{value:.1e}" if _LARGE <= value < float("inf") else number(value, 4)
-        for value in (record.bits_per_token, record.bits, record.perplexity)
-    )
-    texts = mean, total, str(len(record.ids)), perplexity
-    columns = (text.rjust(size) for text, (_, size) in zip(texts, figures, strict=False))
-    return _GAP.join([name, *columns, cut(_words(record.text), room)]).rstrip()
-
-
 def _words(text: str) -> str:
     return " ".join(printable(text).split())
-
-
-def _shown(token: str) -> str:
-    """Return a token as printed on one line: escaped if it has characters that cannot be printed."""
-    return token if token.isprintable() else json.dumps(token, ensure_ascii=False)[1:-1]
