@@ -109,8 +109,8 @@ def train(kind: str, corpus: tuple[str, ...], out: str, overwrite: bool, as_json
     )
     tokenizer = _checked_tokenizer(the_kind, options)
     if options["mask"] is None:
-        options["mask"] = all(re.search(r"\.log(\.gz|\.zst)?$", name.lower()) for name in corpus)
-        if options["mask"]:
+        options["mask"] = is_log = all(re.search(r"\.log(\.gz|\.zst)?$", name.lower()) for name in corpus)
+        if is_log:
             terminal_progress().note("times, numbers and addresses of logs are read as zeros: --no-mask keeps them")
     task = learns_as(the_kind, the_settings)
     text, valid = texts.open_examples(options, task, corpus, options["held_out"] or None)
