@@ -89,10 +89,11 @@ def parts_of(text: str, name: str) -> list[Part]:
             parts.append(Exercise(heading[1], heading[3], len(heading[2]), prose(first), spec, first + 1))
             heading, start = None, after
         elif info[0] in ("card", "python", "sh") and heading is None:
-            language, role, *_ = info
             parts.append(Prose(prose(first)))
-            is_card, line = language == "card", first + 1
-            parts.append(_card(content, where, line) if is_card else Code(language, role, content, line))
+            if info[0] == "card":
+                parts.append(_card(content, where, first + 1))
+            else:
+                parts.append(Code(info[0], info[1], content, first + 1))
             start = after
         elif info[0] == "output" and heading is None:
             before = parts[-1] if parts else None
