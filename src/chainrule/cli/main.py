@@ -24,7 +24,7 @@ from chainrule.system.signals import EXIT_CODES, Acknowledgement, Termination, e
 _MODULES = (
     "compare+report scale+sweep train+resume evaluate score",  # train and measure models
     "generate suggest+predict fill translate tag+classify",  # use them
-    "filter anomalies correct rerank pairs probe tokenize",  # put them to work on texts
+    "filter anomalies correct rerank pairs+probe tokenize",  # put them to work on texts
     "mix serve convert+export+import inspect explain+diagnose positions gradcheck entropy count+kinds lesson",
 )
 """The modules of verbs/ and, after a +, their other verbs, in the order in which the help lists them."""
