@@ -30,11 +30,8 @@ class HeadOfToken:
     scores_T: np.ndarray
     """q·k_t / sqrt(K), with the bias of positions if there is one."""
     weights_T: np.ndarray
-
-    @property
-    def taken(self) -> np.ndarray:
-        """The mean of the values by the weights."""
-        return np.asarray(self.weights_T @ self.values_TK)
+    taken_K: np.ndarray
+    """The mean of the values by the weights."""
 
     @property
     def title(self) -> str:
@@ -55,7 +52,7 @@ class HeadOfToken:
                 {"token": token, "key": rounded(k), "score": float(s), "weight": float(w), "value": rounded(v)}
                 for token, k, s, w, v in self._by_token()
             ],
-            "mean": rounded(self.taken),
+            "mean": rounded(self.taken_K),
         }
 
     def parts(self) -> list[Part]:
@@ -67,7 +64,7 @@ class HeadOfToken:
         return [
             f"{self.title}, with the query q = {_vector(self.query_K)}",
             ResultTable(["token", "key k", "score q·k / √d", "weight", "value v"], rows, left=[1, 4]),
-            f"the mean of the values by the weights: {_vector(self.taken)}",
+            f"the mean of the values by the weights: {_vector(self.taken_K)}",
         ]
 
     def svg(self) -> str:
@@ -85,7 +82,7 @@ class HeadOfToken:
                 Cells("query q, by feature", self.query_K[None], [self.tokens[-1]], size=cells, full=largest),
                 Cells("keys k, by feature", self.keys_TK, self.tokens, size=cells, full=largest),
                 Cells("values v, by feature", self.values_TK, self.tokens, size=cells),
-                Cells("mean of the values by the weights", self.taken[None], [self.tokens[-1]], size=cells),
+                Cells("mean of the values by the weights", self.taken_K[None], [self.tokens[-1]], size=cells),
             ],
         )
 
@@ -104,8 +101,9 @@ def head_of_token(layers: Sequence[Attended], tokens: tuple[str, ...], layer: in
             f"the heads of each 0 to {heads - 1}"
         )
     one = layers[layer]
-    of_head = (of[head] for of in (one.query_HK, one.keys_HTK, one.values_HTK, one.scores_HT, one.weights_HT))
-    return HeadOfToken(layer, head, tokens, *of_head)
+    every = one.query_HK, one.keys_HTK, one.values_HTK, one.scores_HT, one.weights_HT
+    q_K, k_TK, v_TK, scores_T, weights_T = (of_heads[head] for of_heads in every)
+    return HeadOfToken(layer, head, tokens, q_K, k_TK, v_TK, scores_T, weights_T, weights_T @ v_TK)
 
 
 def _vector(values_K: np.ndarray) -> str:
