@@ -30,11 +30,10 @@ import gzip
 import io
 import re
 import zlib
-from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NoReturn, cast
+from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,51 +141,32 @@ class _Rows:
 
     def __init__(self, n: int) -> None:
         self.n, self.count = n, 0
-        self._chunks: list[ArpaLevel] = []
-        self._single: list[tuple[list[int], float, float]] = []
-        self._anchors: list[tuple[int, int]] = []  # (row, line) where each run of consecutive lines begins
+        self._chunks: list[tuple[NDArray[Any], ...]] = []  # columns: ids, ln p, ln backoff, line
+        self._single: list[tuple[list[int], float, float, int]] = []
 
     def add(self, ids: list[int], log_prob: float, log_backoff: float, line: int) -> None:
         """Add one n-gram."""
-        self._anchor(line)
-        self._single.append((ids, log_prob, log_backoff))
+        self._single.append((ids, log_prob, log_backoff, line))
         self.count += 1
 
-    def extend(self, chunk: ArpaLevel, line: int) -> None:
+    def extend(self, ids: NDArray[Any], log_prob: NDArray[Any], log_backoff: NDArray[Any], line: int) -> None:
         """Add the n-grams of consecutive lines; `line` is the number of the first."""
-        self._anchor(line)
         self._flush()
-        self._chunks.append(chunk)
-        self.count += len(chunk.ids)
-
-    def _anchor(self, line: int) -> None:
-        row, before = self._anchors[-1] if self._anchors else (0, 0)
-        if line - before != self.count - row:
-            self._anchors.append((self.count, line))
+        self._chunks.append((ids, log_prob, log_backoff, np.arange(line, line + len(ids))))
+        self.count += len(ids)
 
     def _flush(self) -> None:
-        if self._single:
-            ids, log_prob, log_backoff = zip(*self._single, strict=True)
-            floats = np.array(log_prob, np.float32), np.array(log_backoff, np.float32)
-            self._chunks.append(ArpaLevel(np.array(ids, np.int32), *floats))
-            self._single = []
+        ids, *numbers, lines = zip(*self._single, strict=True) if self._single else [()] * 4
+        floats = (np.array(column, np.float32) for column in numbers)
+        self._chunks.append((np.array(ids, np.int32).reshape(-1, self.n), *floats, np.array(lines, np.int64)))
+        self._single = []
 
-    def line_of(self, row: int) -> int:
-        """Return the number of the line on which an n-gram stands."""
-        anchor = bisect_right(self._anchors, row, key=lambda anchor: anchor[0]) - 1
-        return self._anchors[anchor][1] + row - self._anchors[anchor][0]
-
-    def level(self) -> ArpaLevel:
-        """Return all n-grams collected, as one level; they are no longer kept here."""
+    def level(self) -> tuple[ArpaLevel, NDArray[np.int64]]:
+        """Return all n-grams collected, and the line of each; they are no longer kept here."""
         self._flush()
-        nothing = np.zeros(0, np.float32)
-        chunks = [ArpaLevel(np.zeros((0, self.n), np.int32), nothing, nothing), *self._chunks]
-        self._chunks = []
-        return ArpaLevel(
-            np.concatenate([chunk.ids for chunk in chunks]),
-            np.concatenate([chunk.log_prob for chunk in chunks]),
-            np.concatenate([chunk.log_backoff for chunk in chunks]),
-        )
+        chunks, self._chunks = self._chunks, []
+        *level, lines = map(np.concatenate, zip(*chunks, strict=True))
+        return ArpaLevel(*level), lines
 
 
 class _Reader:
@@ -307,11 +287,11 @@ class _Reader:
     def _close_level(self) -> None:
         if self.rows.count < self.counts[self.section - 1]:
             self.fail(f"expected {self._counted()}, found {self.rows.count:,}")
-        level = self.rows.level()
+        level, lines = self.rows.level()
         twice = self._number_words() if self.section == 1 else _first_duplicate(level.ids)
         if twice is not None:
             ngram = b" ".join(self.words[i] for i in level.ids[twice])
-            self.fail(f"the {self.section}-gram {_shown(ngram)} is there twice", self.rows.line_of(twice))
+            self.fail(f"the {self.section}-gram {_shown(ngram)} is there twice", int(lines[twice]))
         self.levels.append(level)
 
     def _number_words(self) -> int | None:
@@ -352,7 +332,7 @@ class _Reader:
             after = block.rindex(b"\n", 0, begins[good * n]) + 1 if good else position
         if good:
             rows = ids[: good * n].reshape(good, n).astype(np.int32)
-            self.rows.extend(ArpaLevel(rows, log_prob[:good].copy(), log_backoff[:good].copy()), self.line)
+            self.rows.extend(rows, log_prob[:good].copy(), log_backoff[:good].copy(), self.line)
             self.line += good
         return int(after)
 
