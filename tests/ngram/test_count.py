@@ -96,16 +96,13 @@ def test_the_type_of_places_follows_the_size_of_the_text() -> None:
 
 
 @pytest.mark.parametrize("spills", [False, True])
-def test_a_buffer_returns_what_was_put_in(tmp_path: Path, spills: bool) -> None:
-    """Pieces longer than a chunk, and counts that need four bytes among those that need one."""
-    buffer = counting._Buffer(Workspace(tmp_path if spills else None), 4)
-    pieces = [np.arange(12).reshape(3, 4), np.asarray([[7, 8], [70_000, 1], [2, 3]]), np.arange(27).reshape(3, 9)]
-    for piece in pieces:
-        word, count, children = piece.astype(np.uint32)
-        buffer.put((word, count, children))
-    whole, chunks = np.concatenate(pieces, axis=1), buffer.chunks()
-    assert (sum(chunk.size for chunk in chunks), max(chunk.largest for chunk in chunks)) == (15, 70_000)
-    np.testing.assert_array_equal(np.concatenate([np.stack(chunk.load()) for chunk in chunks], axis=1), whole)
+def test_a_chunk_has_the_ngrams_of_its_parts(tmp_path: Path, spills: bool) -> None:
+    """Counts that need four bytes among those that need one."""
+    parts = [np.arange(12).reshape(3, 4), np.asarray([[7, 8], [70_000, 1], [2, 3]]), np.arange(27).reshape(3, 9)]
+    narrow = [(word, count.astype(np.min_scalar_type(count.max())), children) for word, count, children in parts]
+    chunk = counting._chunk(narrow, Workspace(tmp_path if spills else None))
+    assert (chunk.size, chunk.largest) == (15, 70_000)
+    np.testing.assert_array_equal(np.stack(chunk.load()), np.concatenate(parts, axis=1))
 
 
 def test_more_tokens_and_longer_ngrams_need_more_memory() -> None:

@@ -12,7 +12,7 @@ import pytest
 from chainrule.contract.data import TrainingData
 from chainrule.contract.kinds import find_kind
 from chainrule.errors import SettingsError
-from chainrule.ngram.estimate import partitions
+from chainrule.ngram.estimate import count, partitions
 from chainrule.ngram.estimate.count import count_by_sorting
 from chainrule.ngram.estimate.levels import Counts
 from chainrule.ngram.settings import NgramSettings
@@ -44,13 +44,15 @@ def arrays_of(counts: Counts) -> list[np.ndarray]:
 @pytest.mark.parametrize("context", ["line", "stream"])
 @pytest.mark.parametrize(("partition_bytes", "stretch"), [(1 << 14, 1000), (1 << 16, 1 << 30), (1 << 30, 777)])
 def test_counts_do_not_depend_on_partitions(
-    data: TrainingData, threads: Threads, context: Any, partition_bytes: int, stretch: int
-) -> None:
+    data: TrainingData, threads: Threads, context: Any, partition_bytes: int, stretch: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     ids = np.asarray(data.train.ids[:20_000])
     what = (4, data.tokenizer.vocab_size, data.tokenizer.bos, data.tokenizer.eos, context)
     expected = count_by_sorting(ids, *what)
-    workspace = Workspace(threads.folder, threads)
-    found = partitions.count_in_partitions(ids, *what, workspace, partition_bytes=partition_bytes, stretch=stretch)
+    monkeypatch.setattr(partitions, "PARTITION_BYTES", partition_bytes)
+    monkeypatch.setattr(count, "_TOKENS_OF_A_STRETCH", stretch)
+    found = count_by_sorting(ids, *what, Workspace(threads.folder, threads))
     for one, other in zip(arrays_of(found), arrays_of(expected), strict=True):
         np.testing.assert_array_equal(one, other)
 

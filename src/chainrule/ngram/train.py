@@ -138,16 +138,12 @@ def count(settings: NgramSettings, data: TrainingData, workspace: Workspace) -> 
     tokenizer = data.tokenizer
     ids = data.train.ids
     what = (settings.order, tokenizer.vocab_size, tokenizer.bos, tokenizer.eos, data.context)
-    if data.executor.is_remote:
-        from chainrule.ngram.estimate.partitions import count_in_partitions
-
-        return count_in_partitions(ids, *what, workspace, data.progress)
     if data.device != "cpu":
         import torch
 
         with data.progress.task(f"counting {settings.order}-grams on {data.device}"):
             return count_by_unique(torch.as_tensor(np.asarray(ids, dtype=np.int64), device=data.device), *what)
-    if not worth_a_kernel(len(ids) * settings.order, _NANOSECONDS):
+    if not (data.executor.is_remote or worth_a_kernel(len(ids) * settings.order, _NANOSECONDS)):
         with data.progress.task(f"counting {settings.order}-grams"):
             return count_by_unique(np.asarray(ids), *what)
     from chainrule.ngram.estimate.count import count_by_sorting

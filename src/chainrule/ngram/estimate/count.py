@@ -8,7 +8,8 @@ to the one without its first word. `partitions.py` has other processes do the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -21,6 +22,7 @@ from chainrule.contract.lm import Context
 from chainrule.ngram.estimate.levels import Counts, Level
 from chainrule.ngram.store.codes import codes_of_words
 from chainrule.ngram.workspace import Workspace, give_back_memory
+from chainrule.system.disk import scratch_folder
 from chainrule.system.parallel import Executor, in_order
 from chainrule.system.progress import SILENT, Progress, Task
 
@@ -81,55 +83,47 @@ def count_by_sorting(
     workspace = workspace or Workspace()
     stretch = workspace.limited(_TOKENS_OF_A_STRETCH * 8) // 8  # NumPy counts words in a copy of 8 bytes for each
     text = Windows(ids, codes_of_words(vocab_size), bos, eos if context == "line" else -1, stretch)
-    counts = count_windows(text, order, _count_here, workspace, progress, index)
-    link_levels(counts, workspace, progress)
-    return counts
-
-
-def count_windows(
-    text: Windows,
-    order: int,
-    count: Callable[[Windows, Parts, int, Workspace, Task], list[list[Chunk]]],
-    workspace: Workspace,
-    progress: Progress,
-    index: Index | None = None,
-) -> Counts:
-    """Count every n-gram of a text; `count` returns the chunks of each length. The levels have no suffixes yet."""
-    size, tokens = len(text.code), len(text.ids)
-    index = index or index_type(2 * tokens + 1, size)
-    with progress.task(f"counting {order}-grams", tokens, "tokens") as task:
+    index = index or index_type(2 * len(ids) + 1, vocab_size)
+    with progress.task(f"counting {order}-grams", len(ids), "tokens") as task, ExitStack() as files:
         words = text.frequencies(workspace.executor)
-        counts = Counts(size, text.bos, [_unigrams(words, index)])
+        counts = Counts(vocab_size, bos, [_unigrams(words, index)])
         if order > 1:
-            words[text.bos] = words[text.ends_at] if text.ends_at >= 0 else 1
+            words[bos] = words[text.ends_at] if text.ends_at >= 0 else 1
+            count = _count_here
+            if workspace.executor.is_remote:
+                from chainrule.ngram.estimate.partitions import count_in_files
+
+                count = partial(count_in_files, folder=files.enter_context(scratch_folder(workspace.folder)))
             chunks = count(text, Parts.of(words, text.code), order, workspace, task)
             _join(counts, chunks, index, workspace)
             give_back_memory()
-    return counts
-
-
-def link_levels(counts: Counts, workspace: Workspace, progress: Progress) -> None:
-    """Link each n-gram of two and more words to the one without its first word."""
     with progress.task("linking"):
-        for n in range(2, counts.order + 1):
+        for n in range(2, order + 1):
             counts.levels[n - 1].suffix = _suffixes(counts.levels[:n], workspace)
+    return counts
 
 
 def _count_here(text: Windows, parts: Parts, order: int, workspace: Workspace, task: Task) -> list[list[Chunk]]:
     """Count all parts in this process, as many at a time as have windows that stay small beside the counts."""
     rounds = -(-len(text.ids) * order * 4 // workspace.limited(_BYTES_OF_WINDOWS))
     in_chunk = workspace.limited(_NGRAMS_OF_A_CHUNK * order * _BYTES_OF_AN_NGRAM) // (order * _BYTES_OF_AN_NGRAM)
-    buffers = [_Buffer(workspace, in_chunk) for _ in range(order)]
+    chunks: list[list[Chunk]] = [[] for _ in range(order)]
+    waiting: list[list[Ngrams]] = []
+    size = 0
     for some in np.array_split(np.arange(parts.number), min(rounds, parts.number)):
         windows = partial(text.windows, order=order, parts=parts, first=int(some[0]), many=len(some))
         blocks = [block for _, block in in_order(windows, text.stretches())]
         workspace.release(text.ids)
-        for _, levels in in_order(partial(count_part, blocks=blocks, bits=parts.bits), range(len(some))):
-            for buffer, ngrams in zip(buffers, levels, strict=True):
-                buffer.put(ngrams)
+        for part, levels in in_order(partial(count_part, blocks=blocks, bits=parts.bits), range(len(some))):
+            waiting.append(levels)
+            size += max(len(word) for word, _, _ in levels)
+            if size >= in_chunk or some[part] == parts.number - 1:
+                for chunks_of_level, ngrams in zip(chunks, zip(*waiting, strict=True), strict=True):
+                    chunks_of_level.append(_chunk(ngrams, workspace))
+                waiting, size = [], 0
         task.advance(len(text.ids) * len(some) / parts.number)
     give_back_memory()
-    return [buffer.chunks() for buffer in buffers]
+    return chunks
 
 
 def index_type(largest: int, vocab_size: int = 0) -> Index:
@@ -228,7 +222,10 @@ class Windows:
 
 
 def count_part(part: int, blocks: list[Block], bits: int) -> list[Ngrams]:
-    """Return the n-grams of one part, for each length."""
+    """Return the n-grams of one part, for each length.
+
+    Most counts are small: they take one or two bytes, or four in a part where one of them needs that.
+    """
     from chainrule.ngram.estimate.kernels import fill_levels, shared_columns, sort_windows
 
     windows = np.concatenate([block.windows[block.begin[part] : block.begin[part + 1]] for block in blocks])
@@ -239,43 +236,26 @@ def count_part(part: int, blocks: list[Block], bits: int) -> list[Ngrams]:
     first = np.concatenate([[0], np.cumsum(sizes)])
     table = np.zeros((3, int(first[-1])), dtype=np.uint32)
     fill_levels(windows, place, shared, first[:-1].copy(), table[0], table[1], table[2])
-    return [(level[0], level[1], level[2]) for level in np.split(table, first[1:-1], axis=1)]
-
-
-class _Buffer:
-    """The n-grams of one length, which arrive part by part, in few large arrays.
-
-    The memory, or the file, of a large array is freed as soon as nothing refers to it. Most counts are small: they
-    take one or two bytes, or four in an array where one of them needs that.
-    """
-
-    def __init__(self, workspace: Workspace, in_chunk: int) -> None:
-        self._workspace, self._in_chunk = workspace, in_chunk
-        self._chunks: list[Chunk] = []
-        self._parts: list[Ngrams] = []
-        self._size = 0
-
-    def put(self, ngrams: Ngrams) -> None:
-        """Add some n-grams."""
-        word, count, children = ngrams
+    found = []
+    for word, count, children in np.split(table, first[1:-1], axis=1):
         narrow = np.min_scalar_type(int(count.max(initial=0)))  # an n-gram has no more children than its count
-        self._parts.append((word.copy(), count.astype(narrow), children.astype(narrow)))
-        self._size += len(word)
-        if self._size >= self._in_chunk:
-            self._close()
+        found.append((word.copy(), count.astype(narrow), children.astype(narrow)))
+    return found
 
-    def _close(self) -> None:
-        """Make one chunk of the n-grams that came since the last one."""
-        word, count, children = (np.concatenate(column) for column in zip(*self._parts, strict=True))
-        chunk = self._workspace.put(word), self._workspace.put(count), self._workspace.put(children)
-        self._chunks.append(Chunk.of(chunk, lambda: chunk))
-        self._parts, self._size = [], 0
 
-    def chunks(self) -> list[Chunk]:
-        """Return all n-grams that were put in, in their order."""
-        if self._parts:
-            self._close()
-        return self._chunks
+def joined(parts: Iterable[Ngrams]) -> Ngrams:
+    """Return the n-grams of one length of all parts, one after the other."""
+    word, count, children = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return word, count, children
+
+
+def _chunk(parts: Iterable[Ngrams], workspace: Workspace) -> Chunk:
+    """Make one chunk of the n-grams of several parts.
+
+    The memory, or the file, of a large array is freed as soon as nothing refers to it.
+    """
+    word, count, children = map(workspace.put, joined(parts))
+    return Chunk.of((word, count, children), lambda: (word, count, children))
 
 
 def _join(counts: Counts, chunks: list[list[Chunk]], index: Index, workspace: Workspace) -> None:

@@ -16,61 +16,24 @@ from pathlib import Path
 
 import numpy as np
 
-from chainrule.contract.lm import Context
-from chainrule.ngram.estimate.count import (
-    Block,
-    Chunk,
-    Ids,
-    Ngrams,
-    Parts,
-    Windows,
-    count_part,
-    count_windows,
-    link_levels,
-)
-from chainrule.ngram.estimate.levels import Counts
-from chainrule.ngram.store.codes import codes_of_words
+from chainrule.ngram.estimate.count import Block, Chunk, Ngrams, Parts, Windows, count_part, joined
 from chainrule.ngram.workspace import Workspace
-from chainrule.system.disk import scratch_file_at, scratch_folder
-from chainrule.system.progress import SILENT, Progress, Task
+from chainrule.system.disk import scratch_file_at
+from chainrule.system.progress import Task
 
 PARTITION_BYTES = 1 << 25
 """The windows of a partition: with the n-grams in them, what one task has in memory."""
-STRETCH = 1 << 21
-"""The tokens of a stretch."""
 
 _WIDTH = np.dtype(np.uint32).itemsize
 
 
-def count_in_partitions(
-    ids: Ids,
-    order: int,
-    vocab_size: int,
-    bos: int,
-    eos: int,
-    context: Context,
-    workspace: Workspace,
-    progress: Progress = SILENT,
-    *,
-    partition_bytes: int = PARTITION_BYTES,
-    stretch: int = STRETCH,
-) -> Counts:
-    """Count every n-gram, as `count.count_by_sorting` does, by the workers of an executor."""
-    text = Windows(ids, codes_of_words(vocab_size), bos, eos if context == "line" else -1, stretch)
-    with scratch_folder(workspace.folder) as folder:
-        count = partial(_count_in_files, folder=folder, partition_bytes=partition_bytes)
-        counts = count_windows(text, order, count, workspace, progress)
-    link_levels(counts, workspace, progress)
-    return counts
-
-
-def _count_in_files(
-    text: Windows, parts: Parts, order: int, workspace: Workspace, task: Task, *, folder: Path, partition_bytes: int
+def count_in_files(
+    text: Windows, parts: Parts, order: int, workspace: Workspace, task: Task, *, folder: Path
 ) -> list[list[Chunk]]:
     """Shuffle the windows of the text into files, and count one partition of its parts after the other."""
     shuffle = partial(_shuffle, text=text, parts=parts, order=order, folder=folder)
     files = [file for _, file in workspace.in_order(shuffle, text.stretches())]
-    wanted = -(-sum(file.stat().st_size for file in files) // partition_bytes)
+    wanted = -(-sum(file.stat().st_size for file in files) // PARTITION_BYTES)
     edges = np.linspace(0, parts.number, min(max(wanted, 1), parts.number) + 1).astype(int).tolist()
     found, count = [], partial(_count, parts=parts, order=order, files=files, folder=folder)
     for (first, last), chunks in workspace.in_order(count, pairwise(edges)):
@@ -108,12 +71,12 @@ def _count(partition: tuple[int, int], parts: Parts, order: int, files: list[Pat
     path, chunks, before = folder / f"ngrams-{first}", [], 0
     with scratch_file_at(path) as file:
         for parts_of_level in zip(*counted, strict=True):
-            word, count, children = (np.concatenate(column) for column in zip(*parts_of_level, strict=True))
-            for array in (word, count, children):
-                array.tofile(file)
-            load = partial(_read_ngrams, path, before, len(word))
-            chunks.append(Chunk.of((word, count, children), load))
-            before += 3 * len(word)
+            ngrams = joined(parts_of_level)
+            for array in ngrams:
+                array.astype(np.uint32).tofile(file)
+            size = len(ngrams[0])
+            chunks.append(Chunk.of(ngrams, partial(_read_ngrams, path, before, size)))
+            before += 3 * size
     return chunks
 
 
