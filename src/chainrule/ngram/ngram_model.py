@@ -12,6 +12,7 @@ import numpy as np
 from chainrule.arrays import PAD, Array, array_namespace, check_ids, to_numpy
 from chainrule.contract.capabilities import BestTokens, Capabilities, Choose, ContextRow, Costs, Found, SearchRules
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state
+from chainrule.ngram.segments import insert_starts
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.tables import (
@@ -187,14 +188,14 @@ class NgramModel(LanguageModel):
 
     def score_text(self, block: bytes) -> np.ndarray | None:
         """Encode and score blocks of whole lines in parallel, one for each core; only for line context."""
+
+        def score_lines(lines: bytes) -> np.ndarray:  # by kernels, which release the lock as NumPy does not
+            ids = self.tokenizer.encode_lines(lines)
+            return self._score_laid_out(ids, *line_bounds(ids, self.tokenizer.eos), threads=1)
+
         parts = cut_lines(block)
         # a short text is left to the plain way, which needs no kernel
-        return np.concatenate(at_once(self._score_lines, parts)) if len(parts) > 1 else None
-
-    def _score_lines(self, block: bytes) -> np.ndarray:
-        """Return ln p of each token of some lines, by kernels, which release the lock as NumPy does not."""
-        ids = self.tokenizer.encode_lines(block)
-        return self._score_laid_out(ids, *line_bounds(ids, self.tokenizer.eos), threads=1)
+        return np.concatenate(at_once(score_lines, parts)) if len(parts) > 1 else None
 
     def score_sequences(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray | None:
         """Score all sequences as one text: no n-gram has <s> in its middle, so none reaches over it."""
@@ -203,9 +204,7 @@ class NgramModel(LanguageModel):
         check_ids(ids[None], self.tokenizer.vocab_size)
         if worth_a_kernel(len(ids), _NANOSECONDS_TO_LAY_OUT):
             return self._score_laid_out(ids, starts, ends)
-        places = np.arange(len(ids)) + np.repeat(np.arange(1, len(starts) + 1), ends - starts)
-        text = np.full(len(ids) + len(starts), self.tokenizer.bos, dtype=np.uint32)
-        text[places] = ids
+        text, places = insert_starts(np.asarray(ids), starts[starts < ends], self.tokenizer.bos)
         return np.asarray(self.automaton.score(text)[places])
 
     def _score_laid_out(
@@ -262,7 +261,6 @@ class NgramModel(LanguageModel):
         """Sample by kernels that look at the words seen after the contexts; None for a few tokens."""
         if not self._patience.count(uniforms_BT.size):
             return None
-        read_BT = np.zeros((len(state), 0), np.int64) if read_BT is None else read_BT
         written = self._sampler.sample(self._state(state).words, choose, uniforms_BT, read_BT)
         return None if written is None else (self.extend(state, written[0]), *written)
 

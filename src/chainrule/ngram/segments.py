@@ -26,21 +26,21 @@ def segment_sums(values: Array, begin: Array) -> Array:
 
 
 def sequence_starts(ids: Array, eos: int, context: Context) -> Array:
-    """Mark the ids of a text at which a sequence begins: the first id, and with line context those after `eos`."""
+    """Return where a sequence begins in a text: at the first id, and with line context after each `eos`."""
     xp = array_namespace(ids)
     starts = xp.zeros(ids.shape[0], dtype=xp.bool, device=device(ids))
     starts[:1] = True
     if context == "line":
         starts[1:] = ids[:-1] == eos
-    return starts
+    return xp.nonzero(starts)[0]
 
 
 def insert_starts(ids: Array, starts: Array, bos: int) -> tuple[Array, Array]:
-    """Return the ids with `bos` inserted wherever `starts` is true, and the index of each id in the longer text."""
+    """Return the ids with `bos` inserted before each index in `starts`, and the index of each id in that text."""
     xp = array_namespace(ids)
-    shift = xp.cumulative_sum(xp.astype(starts, xp.int64))
-    added = int(shift[-1]) if ids.shape[0] else 0
-    places = xp.arange(ids.shape[0], dtype=xp.int64, device=device(ids)) + shift
-    text = xp.full(ids.shape[0] + added, bos, dtype=ids.dtype, device=device(ids))
+    shift = xp.zeros(ids.shape[0], dtype=xp.int64, device=device(ids))
+    shift[starts] = 1
+    places = xp.arange(ids.shape[0], dtype=xp.int64, device=device(ids)) + xp.cumulative_sum(shift)
+    text = xp.full(ids.shape[0] + starts.shape[0], bos, dtype=ids.dtype, device=device(ids))
     text[places] = ids
     return text, places

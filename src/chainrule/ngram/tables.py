@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from chainrule.contract.capabilities import ContextRow
 from chainrule.errors import TokenizerError
-from chainrule.ngram.segments import segment_sums
+from chainrule.ngram.segments import insert_starts, segment_sums
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.values import Values
 from chainrule.system.disk.tables import frame
@@ -123,17 +123,13 @@ def ids_of(tokenizer: Tokenizer, context: str | Sequence[str]) -> list[int]:
     """Return the ids of a text, or of tokens one by one, where <s>, </s> and <unk> are the special ones."""
     if isinstance(context, str):
         return [int(i) for i in tokenizer.encode(context)]
-    return [_id_of(tokenizer, token) for token in context]
-
-
-def _id_of(tokenizer: Tokenizer, token: str) -> int:
-    special = {"<s>": tokenizer.bos, "</s>": tokenizer.eos, "<unk>": tokenizer.unk}.get(token)
-    if special is not None:
-        return special
-    ids = tokenizer.encode(token)
-    if len(ids) != 1:
-        raise TokenizerError(f"{token!r} is {len(ids)} {tokenizer.name} tokens, not one")
-    return int(ids[0])
+    special, ids = {"<s>": tokenizer.bos, "</s>": tokenizer.eos, "<unk>": tokenizer.unk}, []
+    for token in context:
+        found = tokenizer.encode(token) if special.get(token) is None else [special[token]]
+        if len(found) != 1:
+            raise TokenizerError(f"{token!r} is {len(found)} {tokenizer.name} tokens, not one")
+        ids.append(int(found[0]))
+    return ids
 
 
 def continuations(automaton: Automaton, tokenizer: Tokenizer, context: Sequence[int]) -> Continuations:
@@ -208,11 +204,9 @@ def ngram_lengths(automaton: Automaton, ids: Ints, starts: Ints, ends: Ints, bos
 
     One that reaches back to the start of its sequence has the full length N, since <s> fills it up.
     """
-    places = np.arange(len(ids)) + np.repeat(np.arange(1, len(starts) + 1), ends - starts)
-    text = np.full(len(ids) + len(starts), bos, dtype=np.int64)  # each sequence after its <s>
-    text[places] = ids
+    text, places = insert_starts(ids, starts[starts < ends], bos)
     lengths = np.zeros(len(ids), dtype=np.int64)
-    for n, nodes in enumerate(automaton.matches(automaton.codes[text]), start=1):
+    for n, nodes in enumerate(automaton.matches(automaton.codes[text], automaton.trie.order), start=1):
         lengths[nodes[places] > 0] = n
     since_start = np.arange(len(ids)) - np.repeat(starts, ends - starts) + 2  # words, with <s> and the token itself
     lengths[lengths == since_start] = automaton.trie.order

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from chainrule.arrays import PAD, Array, check_ids, to_numpy
 from chainrule.contract.capabilities import BestTokens, Capabilities, Choose, Costs
 from chainrule.contract.data import TrainingData
-from chainrule.contract.lm import Context, LanguageModel, State, check_rows
+from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state
 from chainrule.errors import SettingsError
 from chainrule.ngram.infinite.suffixes import SMALL, Ints, Suffixes, best_tokens, build
 from chainrule.ngram.infinite.walk import FEW, AnyLengthState, ContextRange, Walker, counted, state_of
@@ -139,7 +139,7 @@ class AnyLengthModel(LanguageModel):
 
     def extend(self, state: State, ids_BT: Array) -> AnyLengthState:
         check_rows(state, ids_BT)
-        return self.walker.walk(self._ids(ids_BT), _levels(state))
+        return self.walker.walk(self._ids(ids_BT), expect_state(state, AnyLengthState))
 
     def score(self, ids_BT: Array, state: State | None = None) -> Array:
         if state is not None:
@@ -151,13 +151,14 @@ class AnyLengthModel(LanguageModel):
             log_probs = log_probs_of(_sheets(evidence, used), used.size, self.smoothing, self.uniform)
             scores_BT[rows, places] = log_probs.reshape(used.shape)
 
-        self.walker.walk(ids, self.start(len(ids)) if state is None else _levels(state), keep)
+        before = self.start(len(ids)) if state is None else expect_state(state, AnyLengthState)
+        self.walker.walk(ids, before, keep)
         scores_BT[ids == PAD] = 0.0
         scores_BT[ids == self.tokenizer.bos] = -np.inf
         return scores_BT
 
     def next_log_probs(self, state: State) -> Array:
-        state, known = _levels(state), {}  # rows of a batch often have the same context
+        state, known = expect_state(state, AnyLengthState), {}  # rows of a batch often have the same context
         rows = []
         for b in range(len(state.depth_B)):
             levels = tuple(counted(state.row(b)))
@@ -178,8 +179,8 @@ class AnyLengthModel(LanguageModel):
         """Sample by kernels that look at the words seen after the contexts only; None for a few tokens."""
         if not self._patience.count(uniforms_BT.size):
             return None
-        read_BT = np.zeros((len(state), 0), np.int64) if read_BT is None else read_BT
-        return self._sampler.sample(_levels(state), choose, uniforms_BT, read_BT, self.next_log_probs)
+        state = expect_state(state, AnyLengthState)
+        return self._sampler.sample(state, choose, uniforms_BT, read_BT, self.next_log_probs)
 
     def draft(self, memory: Any, ids: np.ndarray, count: int) -> tuple[Any, np.ndarray]:
         """Draft by one call of a kernel; the memory is the levels and their number."""
@@ -282,11 +283,6 @@ def _sheets(evidence: Ints, used: Ints) -> list[Sheet]:
 def group_of(length: Any) -> Any:
     """Return the index of the group of lengths, which have the same parameters, of a context of that length."""
     return np.searchsorted(LENGTHS, length, side="right")
-
-
-def _levels(state: State) -> AnyLengthState:
-    assert isinstance(state, AnyLengthState)
-    return state
 
 
 # -- training ---------------------------------------------------------------------------------------------

@@ -38,16 +38,10 @@ class AnyLengthSampler(Sampler):
         state: AnyLengthState,
         choose: Choose,
         uniforms_BT: Floats,
-        read_BT: Ints,
+        read_BT: Ints | None,
         next_log_probs: Callable[[AnyLengthState], Any],
     ) -> tuple[AnyLengthState, Ints, Floats] | None:
-        """Return the state after a token for each column, the tokens, and ln p of each.
-
-        None if the choice has no plan, or if it is too early to compile the kernel.
-        """
-        plan = self.plan(sample_rows, choose.operations, uniforms_BT.size)
-        if plan is None:
-            return None
+        """Return the state after a token for each column, the tokens, and ln p of each; None as `run` does."""
         levels_BK3 = np.zeros((len(state), MOST_LEVELS, 3), np.int64)
         levels_BK3[:, : state.levels_BK3.shape[1]] = state.levels_BK3
         depth_B = state.depth_B.copy()
@@ -60,7 +54,9 @@ class AnyLengthSampler(Sampler):
                 depth = depth_B[row] = after.depth_B[0]
                 levels_BK3[row, :depth] = after.levels_BK3[0, :depth]
 
-        task = self.run(sample_rows, plan, (levels_BK3, depth_B), choose, uniforms_BT, read_BT, step)
+        task = self.run(sample_rows, (levels_BK3, depth_B), choose, uniforms_BT, read_BT, step)
+        if task is None:
+            return None
         return AnyLengthState(levels_BK3[:, : depth_B.max(initial=1)], depth_B), task.tokens_BT, task.scores_BT
 
     def draft(self, memory: tuple[Ints, int] | None, ids: Ints, count: int) -> tuple[tuple[Ints, int], Ints]:

@@ -141,10 +141,17 @@ class Sampler:
         self._workspaces = [workspace, *self._workspaces][: cores()]
 
     def run(
-        self, kernel: Any, plan: Plan, position: tuple[Ints, ...], choose: Choose, uniforms_BT: Floats,
-        read_BT: Ints, step: Callable[[Task, int], None],
-    ) -> Task:  # fmt: skip
-        """Sample a token for each column of `uniforms_BT`; `step` samples one that the kernel cannot."""
+        self, kernel: Any, position: tuple[Ints, ...], choose: Choose, uniforms_BT: Floats, read_BT: Ints | None,
+        step: Callable[[Task, int], None],
+    ) -> Task | None:  # fmt: skip
+        """Sample a token for each column of `uniforms_BT`; `step` samples one that the kernel cannot.
+
+        None if the choice has no plan, or if it is too early to compile the kernel.
+        """
+        plan = self.plan(kernel, choose.operations, uniforms_BT.size)
+        if plan is None:
+            return None
+        read_BT = np.zeros((len(uniforms_BT), 0), np.int64) if read_BT is None else read_BT
         task = Task(
             position,
             np.ascontiguousarray(uniforms_BT, dtype=np.float64),
@@ -188,15 +195,9 @@ class NgramSampler(Sampler):
         super().__init__(source, automaton.codes, automaton.log_alpha)
 
     def sample(
-        self, words_BN: Ints, choose: Choose, uniforms_BT: Floats, read_BT: Ints
+        self, words_BN: Ints, choose: Choose, uniforms_BT: Floats, read_BT: Ints | None
     ) -> tuple[Ints, Floats] | None:
-        """Return a token for each column after the words of each row, and its ln p.
-
-        None if the choice has no plan, or if it is too early to compile the kernel.
-        """
-        plan = self.plan(sample_rows, choose.operations, uniforms_BT.size)
-        if plan is None:
-            return None
+        """Return a token for each column after the words of each row, and its ln p; None as `run` does."""
         ends_BN = self.automaton.ends_fast(words_BN)
 
         def step(task: Task, row: int) -> None:
@@ -206,5 +207,5 @@ class NgramSampler(Sampler):
             if tokens[0] != PAD:
                 ends_BN[row] = self.automaton.ends_fast(np.append(history, tokens)[None, 1:])[0]
 
-        task = self.run(sample_rows, plan, (ends_BN,), choose, uniforms_BT, read_BT, step)
-        return task.tokens_BT, task.scores_BT
+        task = self.run(sample_rows, (ends_BN,), choose, uniforms_BT, read_BT, step)
+        return None if task is None else (task.tokens_BT, task.scores_BT)

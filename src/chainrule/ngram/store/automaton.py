@@ -137,12 +137,6 @@ class Automaton:
         """Return the state after <s>; repeating <s> leads to the same state."""
         return 0 if self.trie.order == 1 else 1 + int(codes_of_words(self.trie.vocab_size)[self.bos])
 
-    def step(self, states: Array, words: Array) -> Array:
-        """Return the states after one more word each."""
-        xp = array_namespace(states)
-        history = self.words_of(states)
-        return self.state_of(xp.concat([history, words[:, None]], axis=1)[:, 1:])
-
     def state_of(self, history: Array) -> Array:
         """Return the state after the words of each row [B, N-1]: the node of the longest suffix in the trie."""
         if self.where is not None or not self._patience.count(_CALL + history.size):
@@ -174,20 +168,9 @@ class Automaton:
 
     def ends_slowly(self, history: Array) -> list[Array]:
         """Return the same nodes as a list by length, without the Numba kernel: on a GPU, and as the reference."""
-        xp = array_namespace(history)
-        rows, width = history.shape
-        codes = self.codes[history]
-        # column s holds the node of the n-gram that begins at s; each iteration makes all of them a word longer
-        node = xp.where(codes < self.trie.vocab_size, codes + 1, 0)
-        ends = [node[:, width - 1]] if width else []
-        for n in range(1, width):
-            shorter, word = (xp.reshape(columns, (-1,)) for columns in (node[:, :-1], codes[:, n:]))
-            here = xp.nonzero(shorter)[0]
-            longer = xp.zeros_like(shorter)
-            longer[here] = self.trie.child(shorter[here], n, word[here])
-            node = xp.reshape(longer, (rows, width - n))
-            ends.append(node[:, width - 1 - n])
-        return ends
+        rows = self._apart(history)
+        matches = self.matches(self.codes[rows.reshape(-1)], history.shape[1])
+        return [nodes.reshape(rows.shape)[:, -1] for nodes in matches[: history.shape[1]]]
 
     def words_of(self, states: Array) -> Array:
         """Return the words of each state, right-aligned in [B, N-1], after V ("no word") for shorter states."""
@@ -202,11 +185,11 @@ class Automaton:
                 nodes = self.trie.parent(nodes, k)
         return words
 
-    def matches(self, codes: Array) -> list[Array]:
-        """Return, for each length 1 to N, the node of the n-gram that ends at each position; 0 for none."""
+    def matches(self, codes: Array, longest: int) -> list[Array]:
+        """Return, for lengths up to `longest`, the node of the n-gram that ends at each position; 0 for none."""
         xp = array_namespace(codes)
         nodes = [self.trie.child(xp.zeros_like(codes), 0, codes)]
-        for n in range(1, self.trie.order):
+        for n in range(1, longest):
             node = xp.zeros_like(codes)
             before = nodes[-1][:-1]  # the nodes of n words that end one position earlier
             ends = xp.nonzero(before)[0]
@@ -223,7 +206,7 @@ class Automaton:
     def score_slowly(self, text: Array) -> Array:
         """Do the same as `score`, to the last bit, without the kernel: used on a GPU, and as the reference."""
         xp = array_namespace(text)
-        matches = self.matches(self.codes[text])
+        matches = self.matches(self.codes[text], self.trie.order)
         known = matches[0] > 0
         log_probs = xp.where(known, self.log_prob.at(xp.where(known, matches[0], 1) - 1, 0), -xp.inf)
         log_probs = xp.astype(log_probs, xp.float64)
@@ -250,10 +233,14 @@ class Automaton:
 
     def last_word_scores(self, words: Array) -> Array:
         """Return ln p of the last word of each row [K, n], given the others."""
-        xp = array_namespace(words)
-        nothing = xp.full((words.shape[0], 1), self.trie.vocab_size, dtype=xp.int64, device=device(words))
-        rows = xp.concat([nothing, words], axis=1)
-        return xp.reshape(self.score(xp.reshape(rows, (-1,))), rows.shape)[:, -1]
+        rows = self._apart(words)
+        return self.score(rows.reshape(-1)).reshape(rows.shape)[:, -1]
+
+    def _apart(self, rows: Array) -> Array:
+        """Return the rows with "no word" before each, over which no n-gram reaches."""
+        xp = array_namespace(rows)
+        nothing = xp.full((rows.shape[0], 1), self.trie.vocab_size, dtype=xp.int64, device=device(rows))
+        return xp.concat([nothing, rows], axis=1)
 
     def _score_fast(self, text: Array, threads: int) -> Array:
         from chainrule.ngram.store.scoring_kernels import score_text
