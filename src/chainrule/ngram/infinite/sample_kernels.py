@@ -18,7 +18,7 @@ import numpy as np
 from chainrule.ngram.infinite.kernels import distinct, read
 from chainrule.ngram.infinite.suffixes import LONGEST
 from chainrule.ngram.sampling.cut_kernels import effective
-from chainrule.ngram.sampling.level_kernels import ADDED, FIRST, enter, find_slot
+from chainrule.ngram.sampling.level_kernels import enter, find_slot
 from chainrule.ngram.sampling.penalty_kernels import CHANGED, begin_text, count, make_room
 from chainrule.ngram.sampling.sample_kernels import DONE, HELP, NO_ROOM, choose
 from chainrule.ngram.sampling.stack_kernels import FEW, has_room, push_gathered, push_level
@@ -216,7 +216,7 @@ def _p_of(token: int, k: int, contexts: Any, lists: Any, directory: Any, context
 @inner
 def _listed_value(token: int, slot: int, lists: Any, directory: Any) -> Any:
     """Return ln p of a token in the list of a level; NaN if it is not there."""
-    first, size = directory.places[slot, FIRST], directory.places[slot, ADDED]
+    first, size = directory.places[slot].first, directory.places[slot].added
     at = rank_of(lists.ids_by_id, first, first + size, token)
     if at < first + size and lists.ids_by_id[at] == token:
         return lists.values[first + lists.place_by_id[at]]

@@ -9,16 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from chainrule.ngram.sampling.cut_kernels import (
-    KEPT,
-    LEVEL,
-    SIGN,
-    START,
-    effective,
-    find_near_cut,
-    keep_ties,
-    values_of,
-)
+from chainrule.ngram.sampling.cut_kernels import effective, find_near_cut, keep_ties, values_of
 from chainrule.ngram.sampling.sample_kernels import DONE, HELP, NO_ROOM
 from chainrule.ngram.sampling.stack_kernels import stack_up
 from chainrule.ngram.sampling.walk_kernels import locate, value_after, walk
@@ -152,15 +143,15 @@ def _collect(many: int, top: int, backoff: Any, lists: Any, scratch: Any, tokens
     now, seen, found = scratch.clock[0], 0, 0
     stamp, times, stack = scratch.stamp, scratch.times, scratch.stack
     for j in range(many):  # from short contexts to long ones, so that the longest context gives ln p
-        for k in range(stack[j, START], stack[j, START] + stack[j, KEPT]):
+        for k in range(stack[j].start, stack[j].start + stack[j].kept):
             token = lists.ids[k]
             if stamp[token] != now:
                 stamp[token], times[token] = now, 0
                 scratch.ranked[seen] = token
                 seen += 1
-            times[token] += stack[j, SIGN]
-            if stack[j, SIGN] > 0:
-                scratch.chances[token] = effective(lists.values[k], stack[j, LEVEL], top, backoff)
+            times[token] += stack[j].sign
+            if stack[j].sign > 0:
+                scratch.chances[token] = effective(lists.values[k], stack[j].level, top, backoff)
     tokens[:] = 0
     values[:] = -np.inf
     for k in range(seen):

@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from chainrule.ngram.store.compiled import ZERO, inner, rank_of
+from chainrule.ngram.store.compiled import ZERO, inner, integers, rank_of
 
 COUNT = np.int64(-1)
 """A special index of a power: tokens are counted instead of summing their mass."""
 
 _NARROW = 8  # a range of places up to this width is halved; in a wider one, the place of the cut is guessed
 
-SIGN, START, SIZE, ROW, LEVEL, KIND, KEPT, LOW, HIGH, ABOVE, REACH, FIELDS = range(12)
-"""The columns of the array `stack`, which has a row for each list of the distribution:
+STACKED = integers("sign start size row level kind kept low high above reach")
+"""A list of the distribution, as the array `stack` holds one for each:
 
 its sign; its start in the arrays of `Lists`, and its size; its first histogram, or -1 if it has none; its level:
 the backoffs of longer contexts are added to its values; its kind; the number of pairs that are kept; and, during a
@@ -72,9 +72,9 @@ def effective(value: Any, level: int, top: int, backoff: Any) -> Any:
 @inner
 def value_at_place(stack: Any, j: int, place: int, values: Any, top: int, backoff: Any) -> Any:
     """Return ln p of the pair at a place of a list."""
-    at = stack[j, START] + place
-    value = effective(values.value[at], stack[j, LEVEL], top, backoff)
-    return penalised(value, values.times[at], values) if stack[j, KIND] == PENALISED else value
+    at = stack[j].start + place
+    value = effective(values.value[at], stack[j].level, top, backoff)
+    return penalised(value, values.times[at], values) if stack[j].kind == PENALISED else value
 
 
 @inner
@@ -102,17 +102,17 @@ def _past_ties(stack: Any, j: int, place: int, high: int, pivot: float, values: 
 
 
 @inner
-def sum_to(stack: Any, many: int, column: int, power: int, mass: Any, factor: Any) -> Any:
-    """Return the mass of the pairs before the places in a column of `stack`; their number if `power` is COUNT."""
+def sum_to(stack: Any, many: int, places: Any, power: int, mass: Any, factor: Any) -> Any:
+    """Return the mass of the pairs before a place in each list; their number if `power` is COUNT."""
     total = 0.0
     for j in range(many):
-        place = stack[j, column]
+        place = places[j]
         if place == 0:
             continue
         if power == COUNT:
-            total += stack[j, SIGN] * place
+            total += stack[j].sign * place
         else:
-            total += stack[j, SIGN] * factor[j, power] * mass[power, stack[j, START] + place - 1]
+            total += stack[j].sign * factor[j, power] * mass[power, stack[j].start + place - 1]
     return total
 
 
@@ -123,8 +123,8 @@ def find_near_cut(stack: Any, many: int, values: Any, top: int, backoff: Any, co
     `heads` is a scratch array; it is left with the largest value of each list below the cut.
     """
     for j in range(many):
-        stack[j, REACH] = 0
-        heads[j] = value_at_place(stack, j, ZERO, values, top, backoff) if stack[j, KEPT] > 0 else -np.inf
+        stack[j].reach = 0
+        heads[j] = value_at_place(stack, j, ZERO, values, top, backoff) if stack[j].kept > 0 else -np.inf
     above = 0.0
     while True:
         pivot = -np.inf
@@ -134,13 +134,13 @@ def find_near_cut(stack: Any, many: int, values: Any, top: int, backoff: Any, co
             return -np.inf, 0.0
         reached = above
         for j in range(many):
-            place = stack[j, ABOVE] = stack[j, REACH]
+            place = stack[j].above = stack[j].reach
             if heads[j] == pivot:
-                kept = stack[j, KEPT]
+                kept = stack[j].kept
                 place = _past_ties(stack, j, place + 1, kept, pivot, values, top, backoff)
                 heads[j] = value_at_place(stack, j, place, values, top, backoff) if place < kept else -np.inf
-                reached += stack[j, SIGN] * (place - stack[j, ABOVE])
-                stack[j, REACH] = place
+                reached += stack[j].sign * (place - stack[j].above)
+                stack[j].reach = place
         if reached >= count:
             return pivot, above
         above = reached
@@ -156,38 +156,38 @@ def find_cut(
     and of those at or above it. The cut is -inf if all kept tokens together do not reach the target.
     """
     for j in range(many):
-        stack[j, LOW], stack[j, HIGH] = 0, stack[j, KEPT]
-    least, most = 0.0, sum_to(stack, many, KEPT, power, mass, factor)  # the sums at the ends of the ranges
+        stack[j].low, stack[j].high = 0, stack[j].kept
+    least, most = 0.0, sum_to(stack, many, stack.kept, power, mass, factor)  # the sums at the ends of the ranges
     shift = 0
     while True:
         widest, width = ZERO, ZERO
         for j in range(many):
-            if stack[j, HIGH] - stack[j, LOW] > width:
-                widest, width = j, stack[j, HIGH] - stack[j, LOW]
+            if stack[j].high - stack[j].low > width:
+                widest, width = j, stack[j].high - stack[j].low
         if width == 0:
             return -np.inf, 0.0
-        step = _guess(width, stack[widest, LOW], (target - least) / (most - least), shift)
-        pivot = value_at_place(stack, widest, stack[widest, LOW] + step, values, top, backoff)
+        step = _guess(width, stack[widest].low, (target - least) / (most - least), shift)
+        pivot = value_at_place(stack, widest, stack[widest].low + step, values, top, backoff)
         for j in range(many):
-            low, high = stack[j, LOW], stack[j, HIGH]
-            stack[j, ABOVE] = _place(stack, j, low, high, pivot, True, values, top, backoff)
+            low, high = stack[j].low, stack[j].high
+            stack[j].above = _place(stack, j, low, high, pivot, True, values, top, backoff)
         # the pivot is at its own place, even if rounding of penalties put two values in the wrong order
-        pivot_at = stack[widest, LOW] + step
-        stack[widest, ABOVE] = min(stack[widest, ABOVE], pivot_at)
-        above = sum_to(stack, many, ABOVE, power, mass, factor)
+        pivot_at = stack[widest].low + step
+        stack[widest].above = min(stack[widest].above, pivot_at)
+        above = sum_to(stack, many, stack.above, power, mass, factor)
         if above >= target:
             for j in range(many):
-                stack[j, HIGH] = stack[j, ABOVE]
+                stack[j].high = stack[j].above
             most, shift = above, -1
             continue
         for j in range(many):
-            stack[j, REACH] = _past_ties(stack, j, stack[j, ABOVE], stack[j, HIGH], pivot, values, top, backoff)
-        stack[widest, REACH] = max(stack[widest, REACH], pivot_at + 1)
-        reached = sum_to(stack, many, REACH, power, mass, factor)
+            stack[j].reach = _past_ties(stack, j, stack[j].above, stack[j].high, pivot, values, top, backoff)
+        stack[widest].reach = max(stack[widest].reach, pivot_at + 1)
+        reached = sum_to(stack, many, stack.reach, power, mass, factor)
         if reached >= target:
             return pivot, above
         for j in range(many):
-            stack[j, LOW] = stack[j, REACH]
+            stack[j].low = stack[j].reach
         least, shift = reached, 1
 
 
@@ -210,31 +210,31 @@ def keep_ties(stack: Any, many: int, ids: Any, room: Any, size: int) -> None:
     """Keep the tokens above the cut, and the `room` lowest ids of those at the cut."""
     ties = 0
     for j in range(many):
-        ties += stack[j, SIGN] * (stack[j, REACH] - stack[j, ABOVE])
+        ties += stack[j].sign * (stack[j].reach - stack[j].above)
     if room >= ties:
         for j in range(many):
-            stack[j, KEPT] = stack[j, REACH]
+            stack[j].kept = stack[j].reach
         return
     low, high = ZERO, size  # the least id such that `room` of the ties are at most it
     while low < high:
         middle = (low + high) >> 1
         found = 0
         for j in range(many):
-            if stack[j, REACH] > stack[j, ABOVE]:
-                found += stack[j, SIGN] * (_with_ids_to(ids, stack, j, middle) - stack[j, ABOVE])
+            if stack[j].reach > stack[j].above:
+                found += stack[j].sign * (_with_ids_to(ids, stack, j, middle) - stack[j].above)
         if found >= room:
             high = middle
         else:
             low = middle + 1
     for j in range(many):
-        stack[j, KEPT] = _with_ids_to(ids, stack, j, low)
+        stack[j].kept = _with_ids_to(ids, stack, j, low)
 
 
 @inner
 def _with_ids_to(ids: Any, stack: Any, j: int, most: int) -> Any:
     """Return the place in a list after its pairs above the cut and its pairs at the cut with ids up to `most`."""
-    start = stack[j, START]
-    return rank_of(ids, start + stack[j, ABOVE], start + stack[j, REACH], most + 1) - start
+    start = stack[j].start
+    return rank_of(ids, start + stack[j].above, start + stack[j].reach, most + 1) - start
 
 
 @inner
@@ -245,7 +245,7 @@ def keep_above_share(
     at_best = best if len(temperatures) == 0 else 0.0
     least = at_best + np.log(share)
     for j in range(many):
-        low, high = 0, stack[j, KEPT]
+        low, high = 0, stack[j].kept
         while low < high:
             middle = (low + high) >> 1
             value = value_at_place(stack, j, middle, values, top, backoff)
@@ -257,4 +257,4 @@ def keep_above_share(
                 low = middle + 1
             else:
                 high = middle
-        stack[j, KEPT] = low
+        stack[j].kept = low

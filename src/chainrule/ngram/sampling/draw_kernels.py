@@ -10,21 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from chainrule.ngram.sampling.cut_kernels import (
-    GATHERED,
-    KEPT,
-    KIND,
-    LEVEL,
-    PENALISED,
-    ROW,
-    SIGN,
-    SIZE,
-    START,
-    STORED,
-    effective,
-    penalised,
-    value_at_place,
-)
+from chainrule.ngram.sampling.cut_kernels import GATHERED, PENALISED, STORED, effective, penalised, value_at_place
 from chainrule.ngram.store.compiled import inner, kernel, rank_of
 
 BLOCK = 256
@@ -104,11 +90,11 @@ def _bucket_masses(stack: Any, many: int, lists: Any, factor: Any, shift: int, b
     ids, mass, rows = lists.ids, lists.mass, lists.rows
     by_bucket[:BUCKETS] = 0.0
     for j in range(many):
-        kept, start, place = stack[j, KEPT], stack[j, START], 0
-        scale = stack[j, SIGN] * factor[j, power]
-        if stack[j, ROW] >= 0 and kept >= BLOCK:
-            blocks = (kept + BLOCK - 1) // BLOCK if kept == stack[j, SIZE] else kept // BLOCK
-            row = stack[j, ROW] + blocks - 1
+        kept, start, place = stack[j].kept, stack[j].start, 0
+        scale = stack[j].sign * factor[j, power]
+        if stack[j].row >= 0 and kept >= BLOCK:
+            blocks = (kept + BLOCK - 1) // BLOCK if kept == stack[j].size else kept // BLOCK
+            row = stack[j].row + blocks - 1
             for b in range(BUCKETS):
                 by_bucket[b] += scale * rows[row, b]
             place = min(blocks * BLOCK, kept)
@@ -139,20 +125,20 @@ def _weigh(
     weight[:width] = 0.0
     times[:width] = 0.0
     for j in range(many):
-        sign, start, kept = stack[j, SIGN], stack[j, START], stack[j, KEPT]
+        sign, start, kept = stack[j].sign, stack[j].start, stack[j].kept
         scale = sign * factor[j, power]
-        if stack[j, KIND] == GATHERED:
+        if stack[j].kind == GATHERED:
             for k, token in enumerate(lists.ids[start : start + kept], start):
                 if first <= token < first + width:
                     before = lists.mass[power, k - 1] if k > start else 0.0
                     weight[token - first] += scale * (lists.mass[power, k] - before)
                     times[token - first] += sign
-        if stack[j, KIND] != STORED:
+        if stack[j].kind != STORED:
             continue
-        if plan.looks_back and j + 2 < many and stack[j + 2, KIND] == PENALISED:
+        if plan.looks_back and j + 2 < many and stack[j + 2].kind == PENALISED:
             _weigh_occurred(stack, j, lists, scale, first, width, best, top, backoff, plan, values, text, work)
             continue
-        for k in range(rank_of(ids, start, start + stack[j, SIZE], first), start + stack[j, SIZE]):
+        for k in range(rank_of(ids, start, start + stack[j].size, first), start + stack[j].size):
             token = ids[k] - first
             if token >= width:
                 break
@@ -171,21 +157,21 @@ def _weigh_occurred(
     Such a token is kept unless it comes after the last kept pair of the list of penalised tokens, `beside`.
     """
     ids, places, beta, beside = lists.ids_by_id, lists.place_by_id, plan.betas[len(plan.betas) - 1], j + 2
-    sign, start, kept = stack[j, SIGN], stack[j, START], stack[beside, KEPT]
+    sign, start, kept = stack[j].sign, stack[j].start, stack[beside].kept
     least, last = np.inf if kept == 0 else -np.inf, np.int64(0)
-    if 0 < kept < stack[beside, SIZE]:
+    if 0 < kept < stack[beside].size:
         least = value_at_place(stack, beside, kept - 1, values, top, backoff)
-        last = np.int64(lists.ids[stack[beside, START] + kept - 1])
-    for k in range(rank_of(ids, start, start + stack[j, SIZE], first), start + stack[j, SIZE]):
+        last = np.int64(lists.ids[stack[beside].start + kept - 1])
+    for k in range(rank_of(ids, start, start + stack[j].size, first), start + stack[j].size):
         token, count = ids[k] - first, text.listed_counts[ids[k]]
         if token >= width:
             break
         if count == 0:
-            is_kept = np.float64(places[k] < stack[j, KEPT])
+            is_kept = np.float64(places[k] < stack[j].kept)
             work[1, token] += scale * is_kept * lists.mass_by_id[k]
             work[2, token] += sign * is_kept
             continue
-        value = penalised(effective(lists.values[start + places[k]], stack[j, LEVEL], top, backoff), count, plan)
+        value = penalised(effective(lists.values[start + places[k]], stack[j].level, top, backoff), count, plan)
         if value > least or (value == least and ids[k] <= last):
             work[1, token] += sign * np.exp(beta * (value - best))
             work[2, token] += sign

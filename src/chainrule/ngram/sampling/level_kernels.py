@@ -14,7 +14,7 @@ import numpy as np
 
 from chainrule.ngram.sampling.draw_kernels import BLOCK, BUCKETS, rows_for, trailing_bits
 from chainrule.ngram.sampling.walk_kernels import code_of, value_after
-from chainrule.ngram.store.compiled import ZERO, inner
+from chainrule.ngram.store.compiled import ZERO, inner, integers
 from chainrule.ngram.store.kernels import bits_at, value_at
 
 _MERGED = (
@@ -24,8 +24,8 @@ _INSERTION = 48  # lists up to this size are sorted by insertion
 _DIGIT = 8
 _HASH = np.uint64(0x9E3779B97F4A7C15)
 
-FIRST, ADDED, TAKEN, FIRST_ROW, COLUMNS = range(5)
-"""The columns of `Directory.places`: the first pair of a context, the sizes of its two lists, its first row."""
+PLACE = integers("first added taken first_row")
+"""An item of `Directory.places`: the first pair of a context, the sizes of its two lists, its first row."""
 
 
 class Directory(NamedTuple):
@@ -34,7 +34,7 @@ class Directory(NamedTuple):
     nodes: Any
     """The node of the context in each slot; 0 if the slot is empty."""
     places: Any
-    """[slots, COLUMNS]"""
+    """Of type `PLACE`."""
     tops: Any
     """The largest value of each of the two lists, the first NaN if the level has a NaN; and the level's backoff,
     unless it is stored elsewhere. [slots, 3]"""
@@ -115,7 +115,7 @@ def enter(
     """Sort the pairs of two lists, which follow each other from `begin` on, and enter them at a slot."""
     used, row = directory.used, directory.used[1]
     place, at, power = directory.places[slot], begin, len(betas) - 1
-    place[FIRST], place[ADDED], place[TAKEN], place[FIRST_ROW] = begin, added, taken, row
+    place.first, place.added, place.taken, place.first_row = begin, added, taken, row
     for which in range(2):
         size = added if which == 0 else taken
         _sort_by_id(at, size, lists.ids, lists.values, spare)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from chainrule.ngram.sampling.cut_kernels import penalised
 from chainrule.ngram.sampling.draw_kernels import BLOCK, trailing_bits
 from chainrule.ngram.sampling.level_kernels import add_up, fill_rows, radix_sort, sort_pairs
-from chainrule.ngram.store.compiled import ZERO, inner, rank_of
+from chainrule.ngram.store.compiled import ZERO, inner, integers, rank_of
 
 RECENT = 48
 """The most tokens whose counts have changed in one edition."""
@@ -28,8 +28,8 @@ DISTINCT, LISTED, CHANGED, EDITION, OLDEST, USED, NUMBERS = range(7)
 whose counts have changed since; the edition; the oldest edition whose lists are kept; the end of the pairs in
 use."""
 
-MADE, SEEN, REMOVED, PENALISED_AT, COUNT_OF, ROOM, ENTRY = range(7)
-"""The columns of `Text.entries`: the edition of the two lists; the number of distinct tokens when it began; the
+ENTRY = integers("made seen removed penalised size room")
+"""An item of `Text.entries`: the edition of the two lists; the number of distinct tokens when it began; the
 first pairs of the lists, their size, and the number of pairs that each has room for."""
 
 _SEARCHED = 24  # a list with at least this many times as many pairs as there are new tokens is searched for them
@@ -48,7 +48,7 @@ class Text(NamedTuple):
     """The tokens whose counts differ from their listed counts."""
     numbers: Any
     entries: Any
-    """Where the lists beside each stored list are, [2 * slots, ENTRY]"""
+    """Where the lists beside each stored list are, of type `ENTRY`; two for each slot."""
     tops: Any
     """The largest value in each list of penalised tokens, without backoffs."""
     value: Any
@@ -154,23 +154,23 @@ def build_beside(
 ) -> Any:
     """Build the two lists beside a stored one, or bring them up to date; returns their number of pairs."""
     entry, numbers, shift = text.entries[index], text.numbers, trailing_bits(len(spare.ids))
-    if entry[MADE] == numbers[EDITION]:
-        return entry[COUNT_OF]
-    if entry[MADE] < numbers[OLDEST]:
-        entry[SEEN] = entry[COUNT_OF] = entry[ROOM] = 0
+    if entry.made == numbers[EDITION]:
+        return entry.size
+    if entry.made < numbers[OLDEST]:
+        entry.seen = entry.size = entry.room = 0
     found = _find_places(start, size, entry, lists, text, spare)
-    is_same = found == entry[COUNT_OF]
-    entry[MADE], entry[SEEN], entry[COUNT_OF] = numbers[EDITION], numbers[LISTED], found
-    if is_same and (plan.per_time == 0.0 or not _counts_differ(entry[PENALISED_AT], found, lists, text)):
+    is_same = found == entry.size
+    entry.made, entry.seen, entry.size = numbers[EDITION], numbers[LISTED], found
+    if is_same and (plan.per_time == 0.0 or not _counts_differ(entry.penalised, found, lists, text)):
         return found
     # an offset does not change masses relative to the largest value: one list is both
     is_shared = plan.slope == 1.0 and plan.per_time == 0.0 and plan.offset >= 0.0
-    if found > entry[ROOM]:
-        entry[ROOM] = _with_reserve(found)
-        entry[REMOVED] = entry[PENALISED_AT] = _take_room(entry[ROOM], text)
+    if found > entry.room:
+        entry.room = _with_reserve(found)
+        entry.removed = entry.penalised = _take_room(entry.room, text)
         if not is_shared:
-            entry[PENALISED_AT] = _take_room(entry[ROOM], text)
-    removed, begin = entry[REMOVED], entry[PENALISED_AT]
+            entry.penalised = _take_room(entry.room, text)
+    removed, begin = entry.removed, entry.penalised
     if not is_same:
         _copy_pairs(start, found, removed, lists, text, spare)
         fill_rows(removed, found, removed // BLOCK, len(plan.betas) - 1, shift, lists)
@@ -197,7 +197,7 @@ def _find_places(start: int, size: int, entry: Any, lists: Any, text: Any, spare
 
     If few tokens were listed since the last visit, these are searched, and merged with the places of the others.
     """
-    places, found, seen, listed = spare.ids, ZERO, entry[SEEN], text.numbers[LISTED]
+    places, found, seen, listed = spare.ids, ZERO, entry.seen, text.numbers[LISTED]
     if size < _SEARCHED * (listed - seen):
         for k in range(size):
             places[found] = k
@@ -209,7 +209,7 @@ def _find_places(start: int, size: int, entry: Any, lists: Any, text: Any, spare
             spare.keys[0, found] = lists.place_by_id[at]
             found += 1
     new = spare.keys[radix_sort(spare.keys, spare.items, spare.counts, found, 32)]
-    old, a, b = lists.place_by_id[entry[REMOVED] : entry[REMOVED] + entry[COUNT_OF]], ZERO, ZERO
+    old, a, b = lists.place_by_id[entry.removed : entry.removed + entry.size], ZERO, ZERO
     for f in range(len(old) + found):
         if b == found or (a < len(old) and old[a] < new[b]):
             places[f] = old[a]

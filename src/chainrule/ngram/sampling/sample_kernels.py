@@ -8,9 +8,6 @@ import numpy as np
 
 from chainrule.ngram.sampling.cut_kernels import (
     COUNT,
-    KEPT,
-    KIND,
-    LEVEL,
     OCCURRED,
     PENALISED,
     effective,
@@ -97,11 +94,11 @@ def choose(
     values = values_of(lists, plan)
     best = -np.inf
     for j in range(many):
-        if stack[j, KIND] == PENALISED:
-            scratch.tops[j] += plan.slope * effective(0.0, stack[j, LEVEL], top, backoff)
+        if stack[j].kind == PENALISED:
+            scratch.tops[j] += plan.slope * effective(0.0, stack[j].level, top, backoff)
         else:
-            scratch.tops[j] = effective(scratch.tops[j], stack[j, LEVEL], top, backoff)
-        if scratch.tops[j] != scratch.tops[j] or (scratch.tops[j] > 0 and stack[j, KIND] == OCCURRED):
+            scratch.tops[j] = effective(scratch.tops[j], stack[j].level, top, backoff)
+        if scratch.tops[j] != scratch.tops[j] or (scratch.tops[j] > 0 and stack[j].kind == OCCURRED):
             return np.int64(-1)
         best = max(best, scratch.tops[j])
     if plan.by_value:
@@ -122,7 +119,7 @@ def choose(
             if cut > -np.inf:
                 keep_ties(stack, many, lists.ids, number - above, size)
         elif plan.kinds[k] == TOP_P:
-            target = number * _ENOUGH * sum_to(stack, many, KEPT, power, lists.mass, factor)
+            target = number * _ENOUGH * sum_to(stack, many, stack.kept, power, lists.mass, factor)
             cut, above = find_cut(stack, many, lists.mass, factor, values, top, backoff, power, target)
             if cut > -np.inf:
                 own = np.exp(plan.betas[power] * (cut - best))

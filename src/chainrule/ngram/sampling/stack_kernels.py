@@ -10,34 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from chainrule.ngram.sampling.cut_kernels import (
-    GATHERED,
-    KEPT,
-    KIND,
-    LEVEL,
-    OCCURRED,
-    PENALISED,
-    ROW,
-    SIGN,
-    SIZE,
-    START,
-    STORED,
-    effective,
-    penalised,
-)
+from chainrule.ngram.sampling.cut_kernels import GATHERED, OCCURRED, PENALISED, STORED, effective, penalised
 from chainrule.ngram.sampling.draw_kernels import BLOCK, rows_for
-from chainrule.ngram.sampling.level_kernels import (
-    ADDED,
-    FIRST,
-    FIRST_ROW,
-    TAKEN,
-    add_up,
-    enter,
-    find_slot,
-    make_level,
-    sort_pairs,
-)
-from chainrule.ngram.sampling.penalty_kernels import CHANGED, PENALISED_AT, REMOVED, build_beside, make_room
+from chainrule.ngram.sampling.level_kernels import add_up, enter, find_slot, make_level, sort_pairs
+from chainrule.ngram.sampling.penalty_kernels import CHANGED, build_beside, make_room
 from chainrule.ngram.sampling.walk_kernels import code_of, prefetch_word, value_after
 from chainrule.ngram.store.compiled import ZERO, inner, kernel
 from chainrule.ngram.store.kernels import value_at
@@ -162,7 +138,7 @@ def push_level(
     With penalties, the lists of tokens that occurred follow each of them.
     """
     place, text = directory.places[slot], scratch.text
-    row, start, size, sign = place[FIRST_ROW], place[FIRST], place[ADDED], _ADDS
+    row, start, size, sign = place.first_row, place.first, place.added, _ADDS
     for which in range(2 if removes else 1):
         top_value, index, occurred = directory.tops[slot, which], 2 * slot + which, ZERO
         many = _push(sign, start, size, row, level - which, STORED, top_value, many, scratch)
@@ -170,13 +146,13 @@ def push_level(
             occurred = build_beside(index, start, size, top_value, plan, lists, text, spare)
         if occurred > 0:
             for kind, begin, value in (
-                (OCCURRED, text.entries[index, REMOVED], top_value),
-                (PENALISED, text.entries[index, PENALISED_AT], text.tops[index]),
+                (OCCURRED, text.entries[index].removed, top_value),
+                (PENALISED, text.entries[index].penalised, text.tops[index]),
             ):
                 row_beside = begin // BLOCK if occurred >= BLOCK else _NO_ROWS
                 sign = -sign
                 many = _push(sign, begin, occurred, row_beside, level - which, kind, value, many, scratch)
-        row, start, size, sign = row + rows_for(size), start + size, place[TAKEN], _REMOVES
+        row, start, size, sign = row + rows_for(size), start + size, place.taken, _REMOVES
     return many
 
 
@@ -199,8 +175,8 @@ def _push(
     if size == 0 and top_value == top_value:
         return many
     entry = scratch.stack[many]
-    entry[SIGN], entry[START], entry[SIZE], entry[ROW], entry[LEVEL] = sign, start, size, row, level
-    entry[KIND], entry[KEPT] = kind, size
+    entry.sign, entry.start, entry.size, entry.row, entry.level = sign, start, size, row, level
+    entry.kind, entry.kept = kind, size
     scratch.tops[many] = top_value
     return many + 1
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from chainrule.ngram.sampling.cut_kernels import FIELDS
+from chainrule.ngram.sampling.cut_kernels import STACKED
 from chainrule.ngram.sampling.draw_kernels import BLOCK, BUCKETS, Lists, trailing_bits
-from chainrule.ngram.sampling.level_kernels import COLUMNS, Directory, Spare
+from chainrule.ngram.sampling.level_kernels import PLACE, Directory, Spare
 from chainrule.ngram.sampling.penalty_kernels import EDITION, ENTRY, NUMBERS, OLDEST, RECENT, USED, Text
 from chainrule.ngram.sampling.sample_kernels import DONE, NO_ROOM
 from chainrule.ngram.sampling.stack_kernels import FEW, TOGETHER, Plan, Scratch, make_unigrams
@@ -72,7 +72,7 @@ class Workspace:
             np.zeros(size + 1, np.int64),
             np.zeros(size + 1),
             np.zeros(1, np.int64),
-            np.zeros((lists, FIELDS), np.int64),
+            np.zeros(lists, STACKED),
             np.ones((lists, len(self.plan.betas))),
             np.zeros(lists),
             np.zeros((TOGETHER, order + 1, 3), np.int64),
@@ -125,7 +125,7 @@ class Workspace:
         )
         self.directory = Directory(
             np.zeros(_SLOTS, np.int64),
-            np.zeros((_SLOTS, COLUMNS), np.int64),
+            np.zeros(_SLOTS, PLACE),
             np.zeros((_SLOTS, 3)),
             np.asarray([max(2 * self.scratch.gathered[0], end), end // BLOCK, 0]),
         )
@@ -160,7 +160,7 @@ def _empty_text(size: int, begin: int) -> Text:
         np.zeros(size, np.int64),
         np.zeros(RECENT, np.int64),
         np.zeros(NUMBERS, np.int64),
-        np.zeros((slots, ENTRY), np.int64),
+        np.zeros(slots, ENTRY),
         np.zeros(slots),
         np.zeros(size),
         np.asarray([begin, -(-(begin + room) // BLOCK) * BLOCK]),

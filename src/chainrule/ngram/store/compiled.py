@@ -54,6 +54,11 @@ def is_compiled(function: Any) -> bool:
     return bool(function.overloads) or (kept is not None and bool(kept._load_index()))
 
 
+def integers(names: str) -> np.dtype[np.void]:
+    """Return the type of records of integers with these names, which kernels read by name."""
+    return np.dtype([(name, np.int64) for name in names.split()], align=True)
+
+
 @inner
 def rank_of(values: Any, first: int, last: int, wanted: int) -> Any:
     """Return the index at which `wanted` belongs in the ascending values[first:last], by binary search."""
