@@ -17,7 +17,7 @@ from chainrule.ngram.ngram_model import NgramModel
 from chainrule.ngram.settings import SMOOTHINGS
 from chainrule.ngram.store import normalise
 from chainrule.ngram.store.normalise import leave_something, quantised
-from chainrule.ngram.store.values import GRID_BITS, quantise
+from chainrule.ngram.store.values import GRID_BITS, on_grids
 from listening import Listening
 
 PROBABILITIES = [name for name in SMOOTHINGS if name not in ("infinite", "stupid-backoff", "mle")]
@@ -166,7 +166,7 @@ def test_models_of_an_earlier_version_are_marked(tmp_path: Path) -> None:
 
 def test_the_grid_is_as_fine_as_single_precision() -> None:
     plain = np.append(-np.random.default_rng(3).exponential(2.0, 5000), [-np.inf, 1.5, 0.0]).astype(np.float32)
-    small = quantise(plain, np.asarray([0, 100, 100, len(plain)]), GRID_BITS)
+    small = on_grids(plain, np.asarray([0, 100, 100, len(plain)]))
     assert small.books.shape == (2, 2)
     found = small.at(np.arange(100, len(plain)), 2)
     assert found.dtype == np.float32
@@ -176,5 +176,5 @@ def test_the_grid_is_as_fine_as_single_precision() -> None:
     torch = pytest.importorskip("torch")
     there = small.to("cpu:0").at(torch.arange(100, len(plain)), 2)
     np.testing.assert_array_equal(there.numpy(), found)
-    same = quantise(np.full(7, -0.25, dtype=np.float32), np.asarray([0, 0, 7]), GRID_BITS)
+    same = on_grids(np.full(7, -0.25, dtype=np.float32), np.asarray([0, 0, 7]))
     np.testing.assert_array_equal(same.at(np.arange(7), 1), np.full(7, -0.25, dtype=np.float32))

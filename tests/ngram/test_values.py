@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,15 @@ from hypothesis import strategies as st
 from naive import ids_of, train_on
 
 import chainrule as cr
-from chainrule.ngram.store.values import Values, codebook, quantise
+from chainrule.ngram.store.values import Values, codebook, nearest, packed
 from listening import Listening
+
+
+def quantise(plain: np.ndarray, bounds: np.ndarray, bits: int) -> Values:
+    """Round each number to the nearest of the codebook of its length."""
+    lengths = [plain[first:last] for first, last in pairwise(bounds[1:])]
+    books = [codebook(values, 1 << bits) for values in lengths]
+    return packed(plain[: bounds[1]], list(map(nearest, books, lengths)), books, bits)
 
 
 @pytest.mark.parametrize("bits", range(2, 17))

@@ -25,7 +25,6 @@ _ZEROS = 1 << 24
 LEAST = 1 << 22
 """The fewest bytes that `Workspace.limited` gives."""
 
-Step = TypeVar("Step")
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
@@ -90,16 +89,11 @@ class Workspace:
 
     def in_order(self, work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterator[tuple[Piece, Result]]:
         """Yield each piece and the result of `work` for it, which the executor computes; release memory."""
-        return self.releasing(self.executor.in_order(work, pieces))
-
-    def releasing(self, steps: Iterable[Step], every: int = 64) -> Iterator[Step]:
-        """Iterate over steps; after every `every` of them, and at the end, release all spilled arrays."""
-        for number, step in enumerate(steps, start=1):
+        for number, step in enumerate(self.executor.in_order(work, pieces), start=1):
             yield step
-            if self.spills and number % every == 0:
+            if number % 64 == 0:
                 self.release()
-        if self.spills:
-            self.release()
+        self.release()
 
     def put(self, array: NDArray[Any]) -> NDArray[Any]:
         """Return the array as it is, or a copy of it in a file if this workspace spills."""

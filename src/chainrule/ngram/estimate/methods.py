@@ -11,7 +11,6 @@ import numpy as np
 from array_api_compat import device
 
 from chainrule.arrays import array_namespace
-from chainrule.errors import SettingsError
 from chainrule.ngram.estimate import smooth
 from chainrule.ngram.estimate.levels import Counts
 from chainrule.ngram.estimate.passes import Method, with_continuation_counts
@@ -73,24 +72,17 @@ def choose_method(
         return MethodOfCounts(counts, _for_each_length(method, lambdas, counts), {"lambdas": _named(lambdas)})
     if name == "katz":
         k = settings.good_turing
-        counts_of_counts = [smooth.counts_of_counts(level.count, k + 1) for level in counts.levels]
-        ratios = [smooth.good_turing_ratios(n, k) for n in counts_of_counts]
-        _note_fallback(settings, "Good-Turing ratio", ratios, smooth.FALLBACK_RATIOS, progress)
-        return MethodOfCounts(
-            counts, _for_each_length(smooth.katz, ratios, counts), {"good_turing": _rounded(ratios)}
-        )
-    if name not in _DISCOUNTS:
-        raise SettingsError(f"there is no smoothing method {name!r}")
-    if name != "absolute-discounting":
-        counts = with_continuation_counts(counts, workspace)
-    closed_form, fallback = _DISCOUNTS[name]
-    discounts = [closed_form(smooth.counts_of_counts(level.count, 4)) or fallback for level in counts.levels]
-    _note_fallback(settings, "discount", discounts, fallback, progress)
-    return MethodOfCounts(
-        counts,
-        _for_each_length(smooth.absolute_discounting, discounts, counts),
-        {"discounts": _rounded(discounts)},
-    )
+        method, what, metric = smooth.katz, "Good-Turing ratio", "good_turing"
+        estimate, fallback, up_to = partial(smooth.good_turing_ratios, k=k), smooth.FALLBACK_RATIOS, k + 1
+    else:
+        method, what, metric = smooth.absolute_discounting, "discount", "discounts"
+        (estimate, fallback), up_to = _DISCOUNTS[name], 4
+        if name != "absolute-discounting":
+            counts = with_continuation_counts(counts, workspace)
+    parameters = [estimate(smooth.counts_of_counts(level.count, up_to)) or fallback for level in counts.levels]
+    _note_fallback(settings, what, parameters, fallback, progress)
+    rounded = [[round(value, 6) for value in values[1:]] for values in parameters]
+    return MethodOfCounts(counts, _for_each_length(method, parameters, counts), {metric: rounded})
 
 
 def _named(lambdas_NK: np.ndarray) -> dict[str, Any]:
@@ -132,10 +124,6 @@ def _for_each_length(
     xp = array_namespace(word)
     arrays = [xp.asarray(values, dtype=xp.float64, device=device(word)) for values in parameters]
     return lambda n: lambda seen: method(seen, arrays[n - 1])
-
-
-def _rounded(parameters: list[list[float]]) -> list[list[float]]:
-    return [[round(value, 6) for value in values[1:]] for values in parameters]
 
 
 def bucket_edges(buckets: int) -> list[float]:

@@ -68,8 +68,8 @@ def with_continuation_counts(counts: Counts, workspace: Workspace = IN_MEMORY) -
             found[kept.start - first : kept.stop - first] = below.count[kept]
         different[n - 1][first:last] = found
 
-    for _ in workspace.releasing(workspace.executor.in_order(count, pieces), every=1):
-        pass
+    for _ in workspace.executor.in_order(count, pieces):
+        workspace.release()
     levels = [
         Level(level.word, found, level.begin, level.suffix)
         for level, found in zip(counts.levels, different, strict=False)

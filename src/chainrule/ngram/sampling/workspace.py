@@ -5,7 +5,6 @@ Nothing here depends on the kind of n-gram model: a `Source` describes it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,19 +39,15 @@ class Source(NamedTuple):
     """ln p of each code without context."""
 
 
-@dataclass
 class Workspace:
     """The lists of one thread, for plans with the same powers, and its scratch arrays."""
 
-    source: Source
-    plan: Plan
-    lists: Lists = field(init=False)
-    directory: Directory = field(init=False)
-    spare: Spare = field(init=False)
-    scratch: Scratch = field(init=False)
+    lists: Lists
+    directory: Directory
 
-    def __post_init__(self) -> None:
-        size, order = self.source.vocab_size, self.source.order
+    def __init__(self, source: Source, plan: Plan) -> None:
+        self.source, self.plan = source, plan
+        size, order, looks_back = source.vocab_size, source.order, plan.looks_back
         self.spare = Spare(
             np.empty((2, size), np.uint32),
             np.empty((2, size), np.int32),
@@ -61,10 +56,9 @@ class Workspace:
             np.empty(size, np.float32),
             np.empty(256, np.int64),
         )
-        looks_back = self.plan.looks_back
         lists = (6 if looks_back else 2) * order + 2
         width = max(BUCKETS, 1 << trailing_bits(size))
-        room = size if looks_back else min(size, FEW * order + len(self.plan.forbidden))
+        room = size if looks_back else min(size, FEW * order + len(plan.forbidden))
         self.scratch = Scratch(
             np.zeros(size + 1, np.int64),
             np.zeros(size + 1, np.int64),
@@ -73,7 +67,7 @@ class Workspace:
             np.zeros(size + 1),
             np.zeros(1, np.int64),
             np.zeros(lists, STACKED),
-            np.ones((lists, len(self.plan.betas))),
+            np.ones((lists, len(plan.betas))),
             np.zeros(lists),
             np.zeros((TOGETHER, order + 1, 3), np.int64),
             np.zeros((TOGETHER, order + 1)),

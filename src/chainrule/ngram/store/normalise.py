@@ -21,7 +21,7 @@ from chainrule.ngram.segments import segment_sums
 from chainrule.ngram.store.automaton import Automaton
 from chainrule.ngram.store.codes import words_of_codes
 from chainrule.ngram.store.trie import Trie
-from chainrule.ngram.store.values import GRID_BITS, Values, codebook, nearest, packed, quantise
+from chainrule.ngram.store.values import Values, codebook, nearest, on_grids, packed
 from chainrule.system.parallel import in_order, worth_a_kernel
 
 Ints = NDArray[np.int64]
@@ -128,7 +128,7 @@ def quantised(automaton: Automaton, bits: int, *, normalised: bool = True) -> tu
     log_backoff = np.array(automaton.log_backoff.plain)
     plain = replace(automaton, log_prob=log_prob, log_backoff=Values.of(log_backoff))
     worst = normalise_backoffs(plain) if normalised else 0.0
-    grid = quantise(log_backoff, automaton.trie.first_of_length[1:-1] - 1, GRID_BITS)
+    grid = on_grids(log_backoff, automaton.trie.first_of_length[1:-1] - 1)
     return replace(automaton, log_prob=log_prob, log_backoff=grid), worst
 
 

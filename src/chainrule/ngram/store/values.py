@@ -69,21 +69,17 @@ class Values(NamedTuple):
         return Values(move(self.plain, where), move(self.codes, where), move(self.books, where), self.bits)
 
 
-def quantise(plain: NDArray[np.float32], bounds: NDArray[np.int64], bits: int) -> Values:
-    """Quantise each number to the nearest of 2^bits for its length of n-grams; those of single words stay plain.
+def on_grids(plain: NDArray[np.float32], bounds: NDArray[np.int64]) -> Values:
+    """Move each number to the nearest place on the grid of its length of n-grams; single words keep theirs.
 
-    `bounds` holds the index at which each length begins, and the end of the last one. With `GRID_BITS`, the numbers
-    lie on a grid; with fewer bits, they are those of a codebook.
+    `bounds` holds the index at which each length begins, and the end of the last one.
     """
-    book_of, indices_in = (
-        (grid_of, grid_indices) if bits == GRID_BITS else (partial(codebook, size=1 << bits), nearest)
-    )
     indices, books = [], []
     for first, last in pairwise(bounds[1:].tolist()):
-        books.append(book_of(plain[first:last]))
+        books.append(grid_of(plain[first:last]))
         parts = (plain[at : min(at + _AT_ONCE, last)] for at in range(first, last, _AT_ONCE))
-        indices += [index for _, index in in_order(partial(indices_in, books[-1]), parts)]
-    return packed(plain[: bounds[1] if len(bounds) > 1 else 0], indices, books, bits)
+        indices += [index for _, index in in_order(partial(grid_indices, books[-1]), parts)]
+    return packed(plain[: bounds[1] if len(bounds) > 1 else 0], indices, books, GRID_BITS)
 
 
 def packed(
