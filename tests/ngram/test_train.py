@@ -24,7 +24,7 @@ from chainrule.ngram.estimate.levels import count_by_unique
 from chainrule.ngram.estimate.methods import bucket_edges
 from chainrule.ngram.estimate.passes import NGRAMS_AT_ONCE, smooth_levels, with_continuation_counts
 from chainrule.ngram.estimate.tuning import HeldOut, held_out_ratios, tune_lambdas
-from chainrule.ngram.ngram_model import NgramModel, _tensors
+from chainrule.ngram.ngram_model import NgramModel
 from chainrule.ngram.settings import NgramSettings
 from chainrule.ngram.store.codes import codes_of_words
 from chainrule.runs.train import train_kind
@@ -35,7 +35,7 @@ IDS = random_ids(21, lines=120)
 
 
 def assert_equal(ours: NgramModel, other: NgramModel) -> None:
-    first, second = _tensors(ours.automaton), _tensors(other.automaton)
+    first, second = ours.tensors(), other.tensors()
     assert first.keys() == second.keys()
     for name, array in first.items():
         assert array.dtype == second[name].dtype, name

@@ -102,7 +102,25 @@ class NgramModel(LanguageModel):
         return NgramModel(automaton, self.tokenizer, self.settings, self.context).described_as(self)
 
     def tensors(self) -> dict[str, np.ndarray]:
-        return _tensors(self._on_host())
+        automaton = self._on_host()
+        trie = automaton.trie
+        tensors: dict[str, np.ndarray] = {
+            "first_of_length": trie.first_of_length,
+            "words": to_numpy(trie.words).view(np.uint32),
+            "base": to_numpy(trie.base),
+            "offset": to_numpy(trie.offset),
+            "rest": to_numpy(trie.rest).view(np.uint32),
+        }
+        if automaton.counts is not None:
+            tensors["counts"] = automaton.counts
+        if automaton.index is not None:
+            tensors["index"] = to_numpy(automaton.index)
+        for name, values in (("log_prob", automaton.log_prob), ("log_backoff", automaton.log_backoff)):
+            tensors[name] = to_numpy(values.plain)
+            if values.bits:
+                tensors[f"{name}_codes"] = to_numpy(values.codes).view(np.uint32)
+                tensors[f"{name}_books"] = to_numpy(values.books)
+        return tensors
 
     def ngrams(self, context: str | Sequence[str] = "") -> Continuations:
         """Return the n-grams that begin with a context: the words seen after it, with p and, if kept, counts.
@@ -328,24 +346,3 @@ def last_words(words_BN: Array, ids_BT: Array) -> Array:
     lengths = xp.sum(xp.astype(ids_BT != PAD, xp.int64), axis=1)
     places = lengths[:, None] + xp.arange(words_BN.shape[1], dtype=xp.int64, device=ids_BT.device)[None, :]
     return xp.take_along_axis(words_BT, places, axis=1)
-
-
-def _tensors(automaton: Automaton) -> dict[str, np.ndarray]:
-    trie = automaton.trie
-    tensors: dict[str, np.ndarray] = {
-        "first_of_length": trie.first_of_length,
-        "words": to_numpy(trie.words).view(np.uint32),
-        "base": to_numpy(trie.base),
-        "offset": to_numpy(trie.offset),
-        "rest": to_numpy(trie.rest).view(np.uint32),
-    }
-    if automaton.counts is not None:
-        tensors["counts"] = automaton.counts
-    if automaton.index is not None:
-        tensors["index"] = to_numpy(automaton.index)
-    for name, values in (("log_prob", automaton.log_prob), ("log_backoff", automaton.log_backoff)):
-        tensors[name] = to_numpy(values.plain)
-        if values.bits:
-            tensors[f"{name}_codes"] = to_numpy(values.codes).view(np.uint32)
-            tensors[f"{name}_books"] = to_numpy(values.books)
-    return tensors

@@ -125,7 +125,8 @@ def ids_of(tokenizer: Tokenizer, context: str | Sequence[str]) -> list[int]:
         return [int(i) for i in tokenizer.encode(context)]
     special, ids = {"<s>": tokenizer.bos, "</s>": tokenizer.eos, "<unk>": tokenizer.unk}, []
     for token in context:
-        found = tokenizer.encode(token) if special.get(token) is None else [special[token]]
+        known = special.get(token)
+        found = tokenizer.encode(token) if known is None else [known]
         if len(found) != 1:
             raise TokenizerError(f"{token!r} is {len(found)} {tokenizer.name} tokens, not one")
         ids.append(int(found[0]))

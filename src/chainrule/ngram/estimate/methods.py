@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -68,8 +68,11 @@ def choose_method(
                 )
             with progress.task("tuning the interpolation"):
                 lambdas = tune_lambdas(counts, held_out, edges)
-        method = partial(smooth.jelinek_mercer, edges=edges)
-        return MethodOfCounts(counts, _for_each_length(method, lambdas, counts), {"lambdas": _named(lambdas)})
+        interpolation = partial(smooth.jelinek_mercer, edges=edges)
+        return MethodOfCounts(
+            counts, _for_each_length(interpolation, lambdas, counts), {"lambdas": _named(lambdas)}
+        )
+    estimate: Callable[[Sequence[int]], list[float] | None]
     if name == "katz":
         k = settings.good_turing
         method, what, metric = smooth.katz, "Good-Turing ratio", "good_turing"

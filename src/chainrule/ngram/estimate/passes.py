@@ -96,7 +96,10 @@ def smooth_levels(
     sizes = [len(level) for level in counts.levels]
     first = [0, *accumulate(sizes)]
     every_prob, every_backoff = (_empty(counts, size, workspace, xp.float32) for size in (first[-1], first[-2]))
-    below = _before_words(counts, xp)
+    # below the unigrams: uniform over all words except <s>
+    size = counts.vocab_size
+    below = xp.full(size, 1.0 / (size - 1), dtype=xp.float64, device=device(counts.levels[0].word))
+    below[int(codes_of_words(size)[counts.bos])] = 0.0
     with progress.task("smoothing", first[-1], "n-grams") as task:
         for n, level in enumerate(counts.levels, start=1):
             prob = every_prob[first[n - 1] : first[n]]
@@ -141,14 +144,6 @@ def _empty(counts: Counts, size: int, workspace: Workspace, dtype: Any) -> Array
     if workspace.spills:
         return workspace.empty(size, dtype)
     return xp.empty(size, dtype=dtype, device=device(counts.levels[0].word))
-
-
-def _before_words(counts: Counts, xp: Array) -> Array:
-    """Return the distribution below the unigrams: uniform over all words except <s>."""
-    size = counts.vocab_size
-    uniform = xp.full(size, 1.0 / (size - 1), dtype=xp.float64, device=device(counts.levels[0].word))
-    uniform[int(codes_of_words(size)[counts.bos])] = 0.0
-    return uniform
 
 
 def _stretches(level: Level) -> Iterator[tuple[int, int]]:

@@ -79,8 +79,7 @@ class Suffixes:
     @cached_property
     def starts(self) -> Ints:
         """The index in `places` at which the block of each word begins, and the end of the last: V + 1 numbers."""
-        counts = np.bincount(self.follower, minlength=self.vocab_size)
-        return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        return _starts(self.follower, self.vocab_size)
 
     @cached_property
     def tables(self) -> tuple[Ints, Ints]:
@@ -111,13 +110,19 @@ def build(ids: Ids, vocab_size: int, eos: int, context: Context, *, small: int =
         places: Ids = np.argsort(follower, kind="stable").astype(index_dtype(len(text)))
         shared = _shared(text, order, follower, places, boundary)
     else:
-        order = _order_compiled(text, vocab_size, boundary)
+        starts = _starts(text, vocab_size)  # every event follows a context, so that followers have the same
+        order = _order_compiled(text, starts, boundary)
         follower = text[order]
-        places, shared = _places_compiled(text, order, follower, vocab_size, boundary)
+        places, shared = _places_compiled(text, order, follower, starts, boundary)
     fresh = np.empty_like(shared)
     fresh[places] = shared
     narrow = np.uint16 if vocab_size <= 1 << 16 else np.uint32
     return Suffixes(vocab_size, follower.astype(narrow, copy=False), places, shared, fresh)
+
+
+def _starts(ids: Ids, vocab_size: int) -> Ints:
+    """Return where the block of each word begins when ids are sorted, and the end of the last block."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(ids, minlength=vocab_size))])
 
 
 def index_dtype(size: int) -> type[np.uint32] | type[np.int64]:
@@ -138,19 +143,14 @@ def order_of(ids: Ids, boundary: int) -> Ints:
     is_new = np.concatenate([[True], (ordered[1:] != ordered[:-1]) | (ordered[1:] == boundary)])
     depth = 1
     while not is_new.all() and depth < size:
-        rank = _ranks(order, is_new)
+        rank = np.empty(size, dtype=np.int64)
+        rank[order] = np.cumsum(is_new)
         further = rank[(places - depth) % size]
         order = np.lexsort((further, rank))
         rank, further = rank[order], further[order]
         is_new[1:] = (rank[1:] != rank[:-1]) | (further[1:] != further[:-1])
         depth *= 2
     return order
-
-
-def _ranks(order: Ints, is_new: NDArray[np.bool_]) -> Ints:
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.cumsum(is_new)
-    return rank
 
 
 def _shared(ids: Ids, order: Ids, follower: Ids, places: Ids, boundary: int) -> Bytes:
@@ -168,7 +168,7 @@ def _shared(ids: Ids, order: Ids, follower: Ids, places: Ids, boundary: int) -> 
     return shared
 
 
-def _order_compiled(ids: Ids, vocab_size: int, boundary: int) -> Ids:
+def _order_compiled(ids: Ids, starts: Ints, boundary: int) -> Ids:
     """Return the events sorted by their contexts, by Numba.
 
     Radix passes sort to a depth of a few tokens, then prefix doubling sorts the groups that are still equal.
@@ -176,7 +176,6 @@ def _order_compiled(ids: Ids, vocab_size: int, boundary: int) -> Ids:
     from chainrule.ngram.infinite import kernels
 
     size = len(ids)
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(ids, minlength=vocab_size))])
     order: Ids = np.arange(size, dtype=index_dtype(size))
     other = np.empty_like(order)
     for _ in range(_FIRST_DEPTH):
@@ -192,11 +191,10 @@ def _order_compiled(ids: Ids, vocab_size: int, boundary: int) -> Ids:
     return order
 
 
-def _places_compiled(ids: Ids, order: Ids, follower: Ids, vocab_size: int, boundary: int) -> tuple[Ids, Bytes]:
+def _places_compiled(ids: Ids, order: Ids, follower: Ids, starts: Ints, boundary: int) -> tuple[Ids, Bytes]:
     """Return the arrays `places` and `shared`, by Numba."""
     from chainrule.ngram.infinite import kernels
 
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(follower, minlength=vocab_size))])
     places, shared = np.empty_like(order), np.empty(len(order), dtype=np.uint8)
     kernels.distribute(follower, starts, places)
 

@@ -337,7 +337,9 @@ class Automaton:
         rows = xp.tile(self._unigrams, (history.shape[0], 1))
         for n, context in enumerate(self.ends_slowly(history), start=1):
             if self.log_alpha:
-                rows[self._are_contexts(history[:, history.shape[1] - n :])] += self.log_alpha
+                words = history[:, history.shape[1] - n :]  # without gaps, and without <s> after the first word
+                is_context = (words < self.trie.vocab_size).all(axis=1) & (words[:, 1:] != self.bos).all(axis=1)
+                rows[is_context] += self.log_alpha
             known = xp.nonzero(context)[0]
             if known.shape[0] == 0:
                 continue
@@ -352,8 +354,3 @@ class Automaton:
             row = xp.repeat(known, sizes)
             rows[row, self.words[self.trie.word(child)]] = xp.astype(self.log_prob.at(child - 1, n), xp.float64)
         return rows
-
-    def _are_contexts(self, words: Array) -> Array:
-        """Mark the rows that are contexts a text can have: without gaps, and without <s> after the first word."""
-        xp = array_namespace(words)
-        return xp.all(words < self.trie.vocab_size, axis=1) & xp.all(words[:, 1:] != self.bos, axis=1)
