@@ -54,6 +54,8 @@ def choose_method(
     }
     if name in without_parameters:
         return MethodOfCounts(counts, lambda n: without_parameters[name])
+    method: Callable[..., smooth.Smoothed]
+    estimate: Callable[[Sequence[int]], list[float] | None]
     if name == "jelinek-mercer":
         edges = bucket_edges(settings.buckets)
         if settings.lambdas:
@@ -68,11 +70,8 @@ def choose_method(
                 )
             with progress.task("tuning the interpolation"):
                 lambdas = tune_lambdas(counts, held_out, edges)
-        interpolation = partial(smooth.jelinek_mercer, edges=edges)
-        return MethodOfCounts(
-            counts, _for_each_length(interpolation, lambdas, counts), {"lambdas": _named(lambdas)}
-        )
-    estimate: Callable[[Sequence[int]], list[float] | None]
+        method = partial(smooth.jelinek_mercer, edges=edges)
+        return MethodOfCounts(counts, _for_each_length(method, lambdas, counts), {"lambdas": _named(lambdas)})
     if name == "katz":
         k = settings.good_turing
         method, what, metric = smooth.katz, "Good-Turing ratio", "good_turing"
