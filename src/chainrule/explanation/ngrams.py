@@ -208,14 +208,13 @@ def explain_any_length(
     lm: AnyLengthModel, ids: list[int], target: int, last: int, progress: Progress
 ) -> NgramExplanation:
     """Explain how a model of n-grams of any length predicts the target after <s> and the ids."""
-    found = mixture(lm, ids, target)
-    probabilities, shares = found.probabilities, found.shares
-    lines = [
-        MixtureLine(words(lm.tokenizer, step.context), step.count, step.total, step.own, step.weight, share, p)
-        for step, share, p in zip(found.steps, shares, probabilities, strict=False)
-    ]
-    lines.append(MixtureLine(None, None, None, found.uniform, None, shares[-1], found.uniform))
-    common = common_fields(lm, lm.tokenizer.bos, ids, target, -math.log(probabilities[0]))
+    steps, lines, left = mixture(lm, ids, target), [], 1.0
+    for step in steps:
+        context, share = words(lm.tokenizer, step.context), left * step.own
+        lines.append(MixtureLine(context, step.count, step.total, step.own, step.weight, share, step.probability))
+        left *= step.weight
+    lines.append(MixtureLine(None, None, None, lm.uniform, None, left * lm.uniform, lm.uniform))
+    common = common_fields(lm, lm.tokenizer.bos, ids, target, -math.log(steps[0].probability))
     return NgramExplanation(**common, lines=tuple(lines), normalised=True)
 
 

@@ -159,52 +159,16 @@ class MixtureStep:
     """N(· h w): the different tokens before h w."""
     total: int
     """N(· h ·): the same, summed over all w."""
-    words: int
-    """N(h ·): the different tokens after h."""
-    discount: float
-    strength: float
-
-    @property
-    def own(self) -> float:
-        """The part of p_k that comes from this context's own counts."""
-        return max(self.count - self.discount, 0.0) / (self.total + self.strength)
-
-    @property
-    def weight(self) -> float:
-        """λ, the weight of the next shorter context."""
-        return (self.strength + self.discount * self.words) / (self.total + self.strength)
+    own: float
+    """The part of p_k that comes from this context's own counts."""
+    weight: float
+    """λ, the weight of the next shorter context."""
+    probability: float
+    """p_k, after this context and all shorter ones."""
 
 
-@dataclass(frozen=True)
-class Mixture:
-    """All contexts of a prediction, from the longest that was seen to the empty one, and the uniform p below."""
-
-    steps: tuple[MixtureStep, ...]
-    uniform: float
-    """1 / V, the probability before any context is looked at."""
-
-    @property
-    def probabilities(self) -> list[float]:
-        """p_k after each context, in the order of the steps; the first is the model's."""
-        found, p = [], self.uniform
-        for step in reversed(self.steps):
-            # p_k = own_k + λ_k p_{k-1}
-            p = step.own + step.weight * p
-            found.append(p)
-        return found[::-1]
-
-    @property
-    def shares(self) -> list[float]:
-        """The terms of the sum p: the own part of each context, and 1 / V, times the weights of longer contexts."""
-        found, left = [], 1.0
-        for step in self.steps:
-            found.append(left * step.own)
-            left *= step.weight
-        return [*found, left * self.uniform]
-
-
-def mixture(lm: AnyLengthModel, ids: list[int], target: int) -> Mixture:
-    """Return the contexts of the target after <s> and the ids that were seen in training text."""
+def mixture(lm: AnyLengthModel, ids: list[int], target: int) -> list[MixtureStep]:
+    """Return the contexts of the target after <s> and the ids that training text has, the longest first."""
     read = [lm.tokenizer.bos, *ids]
     last: list[tuple[int, int, int, int]] = []
 
@@ -213,8 +177,10 @@ def mixture(lm: AnyLengthModel, ids: list[int], target: int) -> Mixture:
         last[:] = [tuple(level) for level in evidence[: used[0, -1], :, 0, -1].tolist()]
 
     lm.walker.walk(np.asarray([[*ids, target]], dtype=np.int64), lm.start(1), keep)
-    steps = [
-        MixtureStep(tuple(read[len(read) - n :]), count, total, words, *map(float, lm.smoothing.at(n)))
-        for n, count, total, words in reversed(last)
-    ]
-    return Mixture(tuple(steps), lm.uniform)
+    steps, p = list[MixtureStep](), lm.uniform
+    for n, count, total, words in last:
+        d, theta = map(float, lm.smoothing.at(n))
+        own, weight = max(count - d, 0.0) / (total + theta), (theta + d * words) / (total + theta)
+        p = own + weight * p  # p_k = own_k + λ_k p_{k-1}
+        steps.append(MixtureStep(tuple(read[len(read) - n :]), count, total, own, weight, p))
+    return steps[::-1]
