@@ -254,9 +254,8 @@ class NgramModel(LanguageModel):
         """Return how many words before each of the ids, and after the last, are a known context: [B, T+1]."""
         words_BTN = self._words_before(state, ids_BT)
         rows, width, order = words_BTN.shape
-        nodes = to_numpy(self.automaton.state_of(words_BTN.reshape(rows * width, order)))
-        lengths = np.searchsorted(self.automaton.trie.first_of_length, nodes, side="right") - 1
-        return lengths.reshape(rows, width)
+        nodes = self.automaton.state_of(words_BTN.reshape(rows * width, order))
+        return to_numpy(self.automaton.trie.length(nodes)).reshape(rows, width)
 
     def _words_before(self, state: State, ids_BT: Array) -> Array:
         """Return the N-1 words before each of the ids, and after the last of them, as [B, T+1, N-1]."""

@@ -29,7 +29,7 @@ from chainrule.contract.data import TrainingData
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state
 from chainrule.errors import SettingsError
 from chainrule.ngram.infinite.suffixes import SMALL, Ints, Suffixes, best_tokens, build
-from chainrule.ngram.infinite.walk import FEW, AnyLengthState, ContextRange, Walker, counted, state_of
+from chainrule.ngram.infinite.walk import FEW, MOST_LEVELS, AnyLengthState, ContextRange, Walker, counted, state_of
 from chainrule.settings import Groups, setting
 from chainrule.system.parallel import Patience
 from chainrule.tokens.base import Tokenizer
@@ -312,9 +312,14 @@ def train_anygram(
 
 def tune(walker: Walker, held_out: Ints) -> Smoothing:
     """Return the parameters that make held-out text most likely, one after the other by golden-section search."""
-    pieces: list[tuple[Ints, Ints]] = []
-    walker.walk(held_out[None], state_of([walker.start]), lambda *found: pieces.append((found[2], found[3])))
-    sheets = _sheets(*_joined(pieces))
+    evidence, used = np.empty((MOST_LEVELS, 4, len(held_out)), np.int64), np.empty(len(held_out), np.int64)
+
+    def keep(rows: slice, places: slice, found: Ints, levels: Ints, matched: Ints) -> None:
+        evidence[: levels.max(), :, places] = found[: levels.max(), :, 0]  # cells of other levels cost nothing
+        used[places] = levels[0]
+
+    walker.walk(held_out[None], state_of([walker.start]), keep)
+    sheets = _sheets(evidence, used)
     seen = np.bincount(np.concatenate([sheet.group for sheet in sheets]), minlength=len(LENGTHS) + 1)
     uniform = 1.0 / (walker.suffixes.vocab_size - 1)
     # θ is a scale, so the search is for ln θ
@@ -330,18 +335,6 @@ def tune(walker: Walker, held_out: Ints) -> Smoothing:
             for row, (low, high) in enumerate([(0.01, 0.99), (math.log(1e-3), math.log(1e4))]):
                 parameters[row, group] = _least(partial(surprisal, row=row, group=group), low, high)
     return Smoothing(parameters[0], np.exp(parameters[1]))
-
-
-def _joined(pieces: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
-    """Join pieces of one row, pairs (evidence, used), to its evidence and its number of levels per event."""
-    used = np.concatenate([used.ravel() for _, used in pieces])
-    evidence = np.zeros((used.max(), 4, len(used)), dtype=np.int64)
-    first = 0
-    for found, levels in pieces:
-        known = found[: levels.max(), :, 0]
-        evidence[: len(known), :, first : first + levels.size] = known
-        first += levels.size
-    return evidence, used
 
 
 def _least(function: Callable[[float], float], low: float, high: float) -> float:

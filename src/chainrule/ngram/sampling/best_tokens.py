@@ -42,11 +42,7 @@ def best_words(automaton: Automaton, bos: int, longest: int) -> list[BestTokens]
 
 def first_maxima(values: np.ndarray, begins: Ints) -> Ints:
     """Return the index of the largest value of each stretch, the first of equals; stretches follow each other."""
-    if not len(begins):
-        return np.zeros(0, np.int64)
-    highest = np.maximum.reduceat(values, begins)
-    stretch = np.repeat(np.arange(len(begins)), np.diff(np.append(begins, len(values))))
-    places = np.flatnonzero(values == highest[stretch])
-    _, firsts = np.unique(stretch[places], return_index=True)
-    found: Ints = places[firsts]
+    highest = np.maximum.reduceat(values, begins) if len(begins) else values
+    places = np.flatnonzero(values == np.repeat(highest, np.diff(np.append(begins, len(values)))))
+    found: Ints = places[np.searchsorted(places, begins)]
     return found
