@@ -34,9 +34,7 @@ Floats = NDArray[np.float64]
 
 _MOST_ROUNDS = 1000
 _ENOUGH = 1e-7
-_LEAST = (
-    1e-4  # the smallest weight that tuning gives: with 0, tokens that only this model predicts become impossible
-)
+_LEAST = 1e-4  # the smallest weight: with 0, tokens that only this model predicts would become impossible
 
 
 def interpolate(

@@ -136,11 +136,9 @@ class NgramSettings:
     @property
     def is_normalised(self) -> bool:
         """True if the model returns probabilities, and not scores that do not sum to one."""
-        if (
-            self.smoothing == "mle" and self.bits
-        ):  # nothing is left for unseen words that could make up for rounding
-            return False
-        return self.smoothing not in SCORES
+        # with mle, nothing is left for unseen words that could make up for rounding
+        is_rounded = self.smoothing == "mle" and self.bits > 0
+        return not is_rounded and self.smoothing not in SCORES
 
     @property
     def keeps_suffixes(self) -> bool:

@@ -17,9 +17,7 @@ from chainrule.ngram.sampling.walk_kernels import code_of, value_after
 from chainrule.ngram.store.compiled import ZERO, inner, integers
 from chainrule.ngram.store.kernels import bits_at, value_at
 
-_MERGED = (
-    32  # if the shorter context has fewer than this many times as many children, both are merged; else searched
-)
+_MERGED = 32  # a shorter context with fewer than 32 times as many children is merged, another one is searched
 _INSERTION = 48  # lists up to this size are sorted by insertion
 _DIGIT = 8
 _HASH = np.uint64(0x9E3779B97F4A7C15)

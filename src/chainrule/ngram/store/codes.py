@@ -30,9 +30,8 @@ def multiplier(vocab_size: int) -> int:
 @lru_cache(maxsize=4)
 def codes_of_words(vocab_size: int) -> NDArray[np.uint32]:
     """Return the code of every word, indexed by word id; read-only."""
-    codes: NDArray[np.uint32] = (
-        np.arange(vocab_size, dtype=np.int64) * multiplier(vocab_size) % vocab_size
-    ).astype(np.uint32)
+    products = np.arange(vocab_size, dtype=np.int64) * multiplier(vocab_size)
+    codes: NDArray[np.uint32] = (products % vocab_size).astype(np.uint32)
     codes.flags.writeable = False
     return codes
 

@@ -149,10 +149,8 @@ class Trie:
         xp = array_namespace(nodes)
         if n == 1:
             return xp.zeros_like(nodes)
-        first, contexts = (
-            int(self.first_of_length[n - 1]),
-            int(self.first_of_length[n] - self.first_of_length[n - 1]),
-        )
+        first = int(self.first_of_length[n - 1])
+        contexts = int(self.first_of_length[n]) - first
         place = nodes - int(self.first_of_length[n])
         bases = self.base[int(self.table[n - 1, 1]) :][: (contexts >> _GROUP_BITS) + 1]
         group = xp.searchsorted(bases, xp.astype(place, bases.dtype), side="right") - 1
@@ -183,9 +181,8 @@ class Trie:
     def length(self, nodes: Array) -> Array:
         """Return the number of words of each node."""
         xp = array_namespace(nodes)
-        firsts = xp.asarray(
-            np.array(self.first_of_length[1:-1]), device=device(nodes)
-        )  # copied, since a memory-mapped array is read-only
+        # copied, since a memory-mapped array is read-only
+        firsts = xp.asarray(np.array(self.first_of_length[1:-1]), device=device(nodes))
         return xp.astype(xp.searchsorted(firsts, nodes, side="right"), xp.int64)
 
 
@@ -228,13 +225,11 @@ def pack_begins(begins: Sequence[Array], workspace: Workspace = IN_MEMORY) -> tu
     if isinstance(begins[0], np.ndarray) and (workspace.executor.is_remote or worth_a_kernel(amount, _NANOSECONDS)):
         return _pack_begins_fast(begins, workspace)
     xp, where = array_namespace(begins[0]), device(begins[0])
-    packed = [_pack_groups(begin) for begin in begins]
-    ends = xp.cumulative_sum(xp.concat([width for _, width, _ in packed]))
-    offset = xp.concat([xp.zeros(1, dtype=xp.int64, device=where), ends])
-    rests = [rest for _, _, rest in packed]
+    base, width, rests = map(list, zip(*map(_pack_groups, begins), strict=True))
+    offset = xp.concat([xp.zeros(1, dtype=xp.int64, device=where), xp.cumulative_sum(xp.concat(width))])
     # one word of padding, since `read_bits` reads two words at once
     rest = xp.concat([*rests, xp.zeros(1, dtype=rests[0].dtype, device=where)])
-    return _narrow(xp.concat([base for base, _, _ in packed])), _narrow(offset), rest
+    return _narrow(xp.concat(base)), _narrow(offset), rest
 
 
 def _pack_begins_fast(begins: Sequence[Array], workspace: Workspace) -> tuple[Array, Array, Array]:
