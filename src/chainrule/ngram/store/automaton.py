@@ -276,7 +276,8 @@ class Automaton:
     def value_arrays(self) -> tuple[Values, Values]:
         """The log-probabilities and the log-backoffs as the kernels take them: read-only."""
         prob, back = (
-            Values(*map(read_only, values[:3]), values.bits) for values in (self.log_prob, self.log_backoff)
+            Values(read_only(values.plain), read_only(values.codes), read_only(values.books), values.bits)
+            for values in (self.log_prob, self.log_backoff)
         )
         return prob, back
 
