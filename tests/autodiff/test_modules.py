@@ -227,7 +227,7 @@ TORCH: dict[str, Callable[..., torch.Tensor]] = {
     "ElmanLayer, leaky-relu": lambda Wx, U, d, h: steps(lambda s, state: (F.leaky_relu(s),), Wx, U, d, h),
     "LstmLayer": lambda Wx, U, d, h, c: steps(lstm_step, Wx, U, d, h, c),
     "GruLayer": gru_steps,
-    "GruResetBeforeLayer": gru_reset_before_steps,
+    "GruLayer, reset before": gru_reset_before_steps,
     "QrnnLayer": qrnn_steps,
     "Windows": lambda x, before: windows(x, before.transpose(0, 1)),
     "SplitHeads": lambda x: x.unflatten(-1, (2, 4)).transpose(-3, -2),

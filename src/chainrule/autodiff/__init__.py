@@ -13,24 +13,29 @@ from __future__ import annotations
 
 from chainrule.autodiff.tape.attention import MergeHeads, Rotate, ScaledDotProductAttention, SplitHeads
 from chainrule.autodiff.tape.convolution import Convolution, MaxPool, MeanPool
-from chainrule.autodiff.tape.elementwise import Divide, Exp, Log, Maximum, Power, Subtract
 from chainrule.autodiff.tape.losses import CrossEntropy, Softmax, SoftmaxCrossEntropy
 from chainrule.autodiff.tape.modules import (
     GELU,
     Add,
+    Divide,
     Embedding,
     ErfGELU,
+    Exp,
     LayerNorm,
     LeakyReLU,
     Linear,
+    Log,
     MatMul,
+    Maximum,
     Mean,
     Multiply,
+    Power,
     ReLU,
     RMSNorm,
     RunningMean,
     Scale,
     Sigmoid,
+    Subtract,
     Sum,
     Tanh,
 )

@@ -18,7 +18,7 @@ from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.networks.qrnn import TapeQrnn
 from chainrule.autodiff.networks.recurrent import TapeRecurrent
 from chainrule.autodiff.networks.transformer import TapeTransformer
-from chainrule.autodiff.tape import attention, convolution, elementwise, losses, modules, moves, recurrence
+from chainrule.autodiff.tape import attention, convolution, losses, modules, moves, recurrence
 from chainrule.autodiff.tape.gradcheck import GradientReport, check
 from chainrule.autodiff.tape.nodes import Array, Node
 from chainrule.autodiff.tape.tape import Module
@@ -95,7 +95,7 @@ def module_classes() -> set[type[Module]]:
     """Return every module class that a file of `tape` defines."""
     return {
         kind
-        for file in (modules, elementwise, convolution, attention, recurrence, moves, losses)
+        for file in (modules, convolution, attention, recurrence, moves, losses)
         for _, kind in inspect.getmembers(file, inspect.isclass)
         if issubclass(kind, Module) and kind.__module__ == file.__name__ and not kind.__name__.startswith("_")
     }
@@ -104,152 +104,127 @@ def module_classes() -> set[type[Module]]:
 def module_cases(seed: int = 0) -> Iterator[Case]:
     """Cases for each module."""
     rng = np.random.default_rng(seed % 2**64)
+    for title, make, tensors in _modules_with_tensors(rng):
+        # one application is one module, so that each is made anew
+        yield Case(title, lambda *inputs, make=make: make().apply_fwd(*inputs), tensors)
 
+
+def _modules_with_tensors(
+    rng: np.random.Generator,
+) -> Iterator[tuple[str, Callable[[], Module], dict[str, Array]]]:
     def some(*shape: int) -> Array:
         return rng.normal(size=shape)
 
-    yield from _of_modules(some)
-    yield from _of_elementwise(some, rng)
-    yield from _of_convolution(some)
-    yield from _of_attention(some, rng)
-    yield from _of_recurrence(some)
-    yield from _of_moves(some)
-    yield from _of_losses(some, rng)
-
-
-def _case(title: str, make: Callable[[], Module], tensors: dict[str, Array]) -> Case:
-    """Return the case of one module; `make` makes it anew, since one application is one module."""
-    return Case(title, lambda *inputs: make().apply_fwd(*inputs), tensors)
-
-
-def _of_modules(some: Callable[..., Array]) -> Iterator[Case]:
-    yield _case("Linear", modules.Linear, {"x": some(2, 3, 4), "W": some(5, 4), "b": some(5)})
-    yield _case("Linear without bias", modules.Linear, {"x": some(3, 4), "W": some(2, 4)})
-    yield _case("MatMul", modules.MatMul, {"A": some(2, 3, 4), "B": some(2, 4, 5)})
-    yield _case("MatMul, one B for all", modules.MatMul, {"A": some(2, 3, 4), "B": some(4, 5)})
-    yield _case("Embedding", modules.Embedding, {"E": some(5, 3), "ids": np.array([[0, 4], [4, 2]])})
-    yield _case("Sigmoid", modules.Sigmoid, {"x": some(3, 4)})
-    yield _case("Tanh", modules.Tanh, {"x": some(3, 4)})
-    x = some(3, 4)
-    # away from 0, where max(0, x) has no derivative
-    yield _case("ReLU", modules.ReLU, {"x": x + np.sign(x) * 0.1})
-    yield _case("LeakyReLU", modules.LeakyReLU, {"x": x + np.sign(x) * 0.1})
-    yield _case("GELU", modules.GELU, {"x": some(3, 4)})
-    yield _case("ErfGELU", modules.ErfGELU, {"x": some(3, 4)})
-    yield _case("Add", modules.Add, {"a": some(3, 4), "b": some(3, 4)})
-    yield _case("Add, repeated", modules.Add, {"a": some(2, 3, 4), "b": some(3, 1)})
-    yield _case("Multiply", modules.Multiply, {"a": some(3, 4), "b": some(3, 4)})
-    yield _case("Multiply, repeated", modules.Multiply, {"a": some(4), "b": some(2, 3, 4)})
-    yield _case("Scale", lambda: modules.Scale(-1, 1), {"x": some(3, 4)})
-    yield _case("Sum", modules.Sum, {"x": some(3, 4)})
-    yield _case("Sum of rows", lambda: modules.Sum(axis=0), {"x": some(3, 4)})
-    yield _case("Mean", modules.Mean, {"x": some(3, 4)})
-    yield _case("RunningMean", modules.RunningMean, {"x": some(2, 3, 4)})
-    before = {"x": some(2, 3, 4), "s": some(2, 4), "n": np.array([2, 0])}
-    yield _case("RunningMean, continued", modules.RunningMean, before)
-    yield _case("LayerNorm", modules.LayerNorm, {"x": some(2, 3, 5), "gain": some(5), "shift": some(5)})
-    yield _case("LayerNorm without shift", modules.LayerNorm, {"x": some(3, 5), "gain": some(5)})
-    yield _case("LayerNorm without gain", modules.LayerNorm, {"x": some(3, 5)})
-    yield _case("RMSNorm", modules.RMSNorm, {"x": some(2, 3, 5), "gain": some(5)})
-    yield _case("RMSNorm without gain", lambda: modules.RMSNorm(eps=0.1), {"x": some(3, 5)})
-
-
-def _of_elementwise(some: Callable[..., Array], rng: np.random.Generator) -> Iterator[Case]:
     def positive(*shape: int) -> Array:
         return rng.uniform(0.5, 2, size=shape)
 
-    yield _case("Exp", elementwise.Exp, {"x": some(3, 4)})
-    yield _case("Log", elementwise.Log, {"x": positive(3, 4)})
-    yield _case("Subtract", elementwise.Subtract, {"a": some(3, 4), "b": some(3, 4)})
-    yield _case("Subtract, repeated", elementwise.Subtract, {"a": some(4), "b": some(2, 3, 1)})
-    yield _case("Divide", elementwise.Divide, {"a": some(3, 4), "b": positive(3, 4)})
-    yield _case("Divide, repeated", elementwise.Divide, {"a": some(), "b": -positive(2, 3, 1)})
-    yield _case("Power", elementwise.Power, {"a": positive(3, 4), "b": some(3, 4)})
-    yield _case("Power, repeated", elementwise.Power, {"a": positive(2, 1, 4), "b": some(3, 1)})
+    yield "Linear", modules.Linear, {"x": some(2, 3, 4), "W": some(5, 4), "b": some(5)}
+    yield "Linear without bias", modules.Linear, {"x": some(3, 4), "W": some(2, 4)}
+    yield "MatMul", modules.MatMul, {"A": some(2, 3, 4), "B": some(2, 4, 5)}
+    yield "MatMul, one B for all", modules.MatMul, {"A": some(2, 3, 4), "B": some(4, 5)}
+    yield "Embedding", modules.Embedding, {"E": some(5, 3), "ids": np.array([[0, 4], [4, 2]])}
+    yield "Sigmoid", modules.Sigmoid, {"x": some(3, 4)}
+    yield "Tanh", modules.Tanh, {"x": some(3, 4)}
+    x = some(3, 4)
+    # away from 0, where max(0, x) has no derivative
+    yield "ReLU", modules.ReLU, {"x": x + np.sign(x) * 0.1}
+    yield "LeakyReLU", modules.LeakyReLU, {"x": x + np.sign(x) * 0.1}
+    yield "GELU", modules.GELU, {"x": some(3, 4)}
+    yield "ErfGELU", modules.ErfGELU, {"x": some(3, 4)}
+    yield "Add", modules.Add, {"a": some(3, 4), "b": some(3, 4)}
+    yield "Add, repeated", modules.Add, {"a": some(2, 3, 4), "b": some(3, 1)}
+    yield "Multiply", modules.Multiply, {"a": some(3, 4), "b": some(3, 4)}
+    yield "Multiply, repeated", modules.Multiply, {"a": some(4), "b": some(2, 3, 4)}
+    yield "Scale", lambda: modules.Scale(-1, 1), {"x": some(3, 4)}
+    yield "Sum", modules.Sum, {"x": some(3, 4)}
+    yield "Sum of rows", lambda: modules.Sum(axis=0), {"x": some(3, 4)}
+    yield "Mean", modules.Mean, {"x": some(3, 4)}
+    yield "RunningMean", modules.RunningMean, {"x": some(2, 3, 4)}
+    before = {"x": some(2, 3, 4), "s": some(2, 4), "n": np.array([2, 0])}
+    yield "RunningMean, continued", modules.RunningMean, before
+    yield "LayerNorm", modules.LayerNorm, {"x": some(2, 3, 5), "gain": some(5), "shift": some(5)}
+    yield "LayerNorm without shift", modules.LayerNorm, {"x": some(3, 5), "gain": some(5)}
+    yield "LayerNorm without gain", modules.LayerNorm, {"x": some(3, 5)}
+    yield "RMSNorm", modules.RMSNorm, {"x": some(2, 3, 5), "gain": some(5)}
+    yield "RMSNorm without gain", lambda: modules.RMSNorm(eps=0.1), {"x": some(3, 5)}
+    yield "Exp", modules.Exp, {"x": some(3, 4)}
+    yield "Log", modules.Log, {"x": positive(3, 4)}
+    yield "Subtract", modules.Subtract, {"a": some(3, 4), "b": some(3, 4)}
+    yield "Subtract, repeated", modules.Subtract, {"a": some(4), "b": some(2, 3, 1)}
+    yield "Divide", modules.Divide, {"a": some(3, 4), "b": positive(3, 4)}
+    yield "Divide, repeated", modules.Divide, {"a": some(), "b": -positive(2, 3, 1)}
+    yield "Power", modules.Power, {"a": positive(3, 4), "b": some(3, 4)}
+    yield "Power, repeated", modules.Power, {"a": positive(2, 1, 4), "b": some(3, 1)}
     # whole exponents are data, and then a may be negative
-    exponents = np.array([3, 2, 0, -1], np.int8)
-    yield _case("Power, whole exponents", elementwise.Power, {"a": -positive(3, 4), "b": exponents})
-    yield _case("Maximum", elementwise.Maximum, {"a": some(3, 4), "b": some(3, 4)})
-    yield _case("Maximum, repeated", elementwise.Maximum, {"a": some(), "b": some(2, 3)})
+    yield "Power, whole exponents", modules.Power, {"a": -positive(3, 4), "b": np.array([3, 2, 0, -1], np.int8)}
+    yield "Maximum", modules.Maximum, {"a": some(3, 4), "b": some(3, 4)}
+    yield "Maximum, repeated", modules.Maximum, {"a": some(), "b": some(2, 3)}
 
-
-def _of_convolution(some: Callable[..., Array]) -> Iterator[Case]:
+    convolve = convolution.Convolution
     images = {"x": some(2, 3, 5, 4), "alpha": some(2, 3, 3, 2), "beta": some(2)}
-    yield _case("Convolution", convolution.Convolution, images)
-    yield _case("Convolution, stride 2, padding 1", lambda: convolution.Convolution(stride=2, padding=1), images)
-    yield _case("Convolution, dilation 2", lambda: convolution.Convolution(dilation=2), images)
+    yield "Convolution", convolve, images
+    yield "Convolution, stride 2, padding 1", lambda: convolve(stride=2, padding=1), images
+    yield "Convolution, dilation 2", lambda: convolve(dilation=2), images
     line = {"x": some(2, 7), "alpha": some(3, 2, 3)}
-    yield _case("Convolution along one axis", lambda: convolution.Convolution(stride=3, padding=2), line)
-    yield _case("Convolution of one entry", convolution.Convolution, {"x": some(1, 1), "alpha": some(1, 1, 1)})
-    x = {"x": some(2, 3, 5, 4)}
+    yield "Convolution along one axis", lambda: convolve(stride=3, padding=2), line
+    yield "Convolution of one entry", convolve, {"x": some(1, 1), "alpha": some(1, 1, 1)}
+    image = {"x": some(2, 3, 5, 4)}
     pools: list[type[convolution.MaxPool | convolution.MeanPool]] = [convolution.MaxPool, convolution.MeanPool]
-    for kind in pools:
-        yield _case(kind.name, partial(kind, 2, 2), x)
-        yield _case(f"{kind.name}, overlapping", partial(kind, 3, 2, stride=1), x)
-        yield _case(f"{kind.name} along one axis", partial(kind, 2), x)
+    for pool in pools:
+        yield pool.name, partial(pool, 2, 2), image
+        yield f"{pool.name}, overlapping", partial(pool, 3, 2, stride=1), image
+        yield f"{pool.name} along one axis", partial(pool, 2), image
 
-
-def _of_attention(some: Callable[..., Array], rng: np.random.Generator) -> Iterator[Case]:
-    yield _case("SplitHeads", lambda: attention.SplitHeads(2), {"x": some(2, 3, 8)})
-    yield _case("MergeHeads", attention.MergeHeads, {"x": some(2, 4, 3, 2)})
+    yield "SplitHeads", lambda: attention.SplitHeads(2), {"x": some(2, 3, 8)}
+    yield "MergeHeads", attention.MergeHeads, {"x": some(2, 4, 3, 2)}
     angles = rng.uniform(-3, 3, size=(3, 2))
-    yield _case("Rotate", lambda: attention.Rotate(np.cos(angles), np.sin(angles)), {"x": some(2, 3, 4)})
+    yield "Rotate", lambda: attention.Rotate(np.cos(angles), np.sin(angles)), {"x": some(2, 3, 4)}
     attend = attention.ScaledDotProductAttention
-    yield _case("ScaledDotProductAttention", attend, {"q": some(2, 3, 4), "k": some(2, 5, 4), "v": some(2, 5, 3)})
+    yield "ScaledDotProductAttention", attend, {"q": some(2, 3, 4), "k": some(2, 5, 4), "v": some(2, 5, 3)}
     qkv = {name: some(2, 2, 3, 4) for name in "qkv"}
-    yield _case("ScaledDotProductAttention, causal", lambda: attend(causal=True), qkv)
+    yield "ScaledDotProductAttention, causal", lambda: attend(causal=True), qkv
     # two heads of queries share each of three heads of keys and values
     shared = {"q": some(3, 2, 4, 5), "k": some(3, 1, 4, 5), "v": some(3, 1, 4, 5)}
-    yield _case("ScaledDotProductAttention, shared keys", lambda: attend(causal=True), shared)
-    bias, keep = some(2, 3, 3), 2.0 * rng.integers(0, 2, size=(2, 2, 3, 3))
-    yield _case(
-        "ScaledDotProductAttention, bias and dropout", lambda: attend(causal=True, bias=bias, keep=keep), qkv
-    )
+    yield "ScaledDotProductAttention, shared keys", lambda: attend(causal=True), shared
+    options: Any = {"bias": some(2, 3, 3), "keep": 2.0 * rng.integers(0, 2, size=(2, 2, 3, 3))}
+    yield "ScaledDotProductAttention, bias and dropout", lambda: attend(causal=True, **options), qkv
 
-
-def _of_recurrence(some: Callable[..., Array]) -> Iterator[Case]:
-    for layer, gates, parts in (
-        (recurrence.ElmanLayer, 1, 1),
-        (recurrence.LstmLayer, 4, 2),
-        (recurrence.GruLayer, 3, 1),
-        (recurrence.GruResetBeforeLayer, 3, 1),
+    for title, layer, gates, parts in (
+        ("ElmanLayer", recurrence.ElmanLayer, 1, "h"),
+        ("LstmLayer", recurrence.LstmLayer, 4, "hc"),
+        ("GruLayer", recurrence.GruLayer, 3, "h"),
+        ("GruLayer, reset before", partial(recurrence.GruLayer, "before"), 3, "h"),
     ):
-        states = {name: some(2, 3) for name in "hc"[:parts]}
-        yield _case(
-            layer.name,
-            layer,
-            {"Wx": some(4, 2, 3 * gates), "U": some(3 * gates, 3), "d": some(3 * gates), **states},
-        )
+        states = {name: some(2, 3) for name in parts}
+        weights = {"Wx": some(4, 2, 3 * gates), "U": some(3 * gates, 3), "d": some(3 * gates)}
+        yield title, layer, {**weights, **states}
     weights = {"Wx": some(4, 2, 3), "U": some(3, 3), "d": some(3), "h": some(2, 3)}
     for activation in ("sigmoid", "leaky-relu"):
-        yield _case(f"ElmanLayer, {activation}", partial(recurrence.ElmanLayer, activation), weights)
-    yield _case("QrnnLayer", recurrence.QrnnLayer, {"sums": some(4, 2, 9), "c": some(2, 3)})
+        yield f"ElmanLayer, {activation}", partial(recurrence.ElmanLayer, activation), weights
+    yield "QrnnLayer", recurrence.QrnnLayer, {"sums": some(4, 2, 9), "c": some(2, 3)}
 
+    yield "Concat", moves.Concat, {"x1": some(3, 2), "x2": some(3, 1), "x3": some(3, 4)}
+    yield "Stack", lambda: moves.Stack(axis=1), {"x1": some(3, 2), "x2": some(3, 2)}
+    yield "Windows", moves.Windows, {"x": some(4, 2, 3), "before": some(2, 2, 3)}
+    yield "Slice", lambda: moves.Slice(np.s_[..., 1:3]), {"x": some(2, 3, 4)}
+    yield "Slice of one step", lambda: moves.Slice(np.s_[:, 1]), {"x": some(2, 3, 4)}
+    yield "Reshape", lambda: moves.Reshape(2, -1), {"x": some(2, 3, 4)}
+    yield "Transpose", moves.Transpose, {"x": some(2, 3, 4)}
 
-def _of_moves(some: Callable[..., Array]) -> Iterator[Case]:
-    yield _case("Concat", moves.Concat, {"x1": some(3, 2), "x2": some(3, 1), "x3": some(3, 4)})
-    yield _case("Stack", lambda: moves.Stack(axis=1), {"x1": some(3, 2), "x2": some(3, 2)})
-    yield _case("Windows", moves.Windows, {"x": some(4, 2, 3), "before": some(2, 2, 3)})
-    yield _case("Slice", lambda: moves.Slice(np.s_[..., 1:3]), {"x": some(2, 3, 4)})
-    yield _case("Slice of one step", lambda: moves.Slice(np.s_[:, 1]), {"x": some(2, 3, 4)})
-    yield _case("Reshape", lambda: moves.Reshape(2, -1), {"x": some(2, 3, 4)})
-    yield _case("Transpose", moves.Transpose, {"x": some(2, 3, 4)})
-
-
-def _of_losses(some: Callable[..., Array], rng: np.random.Generator) -> Iterator[Case]:
-    yield _case("Softmax", losses.Softmax, {"z": some(3, 5)})
-    targets = np.array([[1, 4, PAD], [0, 0, 3]])
-    p = rng.uniform(0.1, 1, size=(2, 3, 5))
-    yield _case("CrossEntropy", losses.CrossEntropy, {"p": p, "y": targets})
+    yield "Softmax", losses.Softmax, {"z": some(3, 5)}
+    targets, p = np.array([[1, 4, PAD], [0, 0, 3]]), rng.uniform(0.1, 1, size=(2, 3, 5))
     one_hot = np.eye(5, dtype=np.int64)[[[1, 4, 2], [0, 0, 3]]]
-    yield _case("CrossEntropy, one-hot", losses.CrossEntropy, {"p": p, "y": one_hot})
-    yield _case("CrossEntropy, one-hot first", losses.CrossEntropy, {"y": one_hot, "p": p})
+    yield "CrossEntropy", losses.CrossEntropy, {"p": p, "y": targets}
+    yield "CrossEntropy, one-hot", losses.CrossEntropy, {"p": p, "y": one_hot}
+    yield "CrossEntropy, one-hot first", losses.CrossEntropy, {"y": one_hot, "p": p}
     fused = losses.SoftmaxCrossEntropy
-    yield _case("SoftmaxCrossEntropy", fused, {"z": some(2, 3, 5), "y": targets})
-    yield _case("SoftmaxCrossEntropy, one-hot", fused, {"z": some(2, 3, 5), "y": one_hot})
-    weights = rng.uniform(size=(2, 3))
-    yield _case(
-        "SoftmaxCrossEntropy, weighted", lambda: fused(weights=weights, count=4), {"z": some(2, 3, 5), "y": targets}
+    yield "SoftmaxCrossEntropy", fused, {"z": some(2, 3, 5), "y": targets}
+    yield "SoftmaxCrossEntropy, one-hot", fused, {"z": some(2, 3, 5), "y": one_hot}
+    weighted = rng.uniform(size=(2, 3))
+    yield (
+        "SoftmaxCrossEntropy, weighted",
+        lambda: fused(weights=weighted, count=4),
+        {"z": some(2, 3, 5), "y": targets},
     )
 
 

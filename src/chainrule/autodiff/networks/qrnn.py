@@ -12,12 +12,12 @@ import numpy as np
 
 from chainrule.autodiff.networks.cells import CellState, qrnn
 from chainrule.autodiff.networks.network import Randomness, Shape, dropout, shapes_with_tables
-from chainrule.autodiff.networks.recurrent import TapeRecurrent
+from chainrule.autodiff.networks.recurrent import TapeRecurrent, reads_at_once, stacked
 from chainrule.autodiff.tape.modules import Linear
 from chainrule.autodiff.tape.moves import Slice, Stack, Windows
 from chainrule.autodiff.tape.nodes import Array, Node, Value
 from chainrule.autodiff.tape.recurrence import QrnnLayer
-from chainrule.autodiff.tape.tape import Module, current_tape
+from chainrule.autodiff.tape.tape import Module
 from chainrule.networks.config import QrnnConfig
 from chainrule.networks.memory import RecurrentMemory
 
@@ -43,28 +43,26 @@ class TapeQrnn(TapeRecurrent):
         return shapes_with_tables(config, vocab_size, found, below)
 
     def _layer(
-        self, i: int, x_TBD: Node, state: CellState, is_token_TB: Array | None, randomness: Randomness
-    ) -> tuple[Module, CellState]:
+        self, i: int, x_TBD: Node, state: CellState, randomness: Randomness
+    ) -> tuple[Module, tuple[Array, ...]]:
         W, b = (self.parameters[LAYER.format(i, name)] for name in ("weight", "bias"))
         c, before = state
         W_kept = dropout(W, self.config.weight_dropout, randomness)
         sums = Linear().apply_fwd(Windows().apply_fwd(x_TBD, before), W_kept, b)
-        if randomness is not None or not current_tape().is_recording:
-            out: Module = (layer := QrnnLayer().apply_fwd(sums, c))
-            c_SBH = layer.c_SBH
-        else:
-            # pictures and diagnoses, which record without randomness, need every step
-            steps = [(c, c)]
-            for t in range(len(sums.out_tensor)):
-                steps.append(qrnn(Slice(t).apply_fwd(sums), steps[-1][1]))
-            out = Stack(axis=0).apply_fwd(*(h for h, _ in steps[1:]))
-            c_SBH = np.stack([c.out_tensor for _, c in steps])
         every_SBD = np.concatenate([before.out_tensor.swapaxes(0, 1), x_TBD.out_tensor])
-        # after each row's last token
-        lengths_B = np.full(len(c_SBH[0]), len(c_SBH) - 1) if is_token_TB is None else is_token_TB.sum(axis=0)
-        rows_B, kept = np.arange(len(lengths_B)), np.arange(self.config.kernel - 1)
-        after = c_SBH[lengths_B, rows_B], every_SBD[lengths_B[:, None] + kept, rows_B[:, None]]
-        return out, tuple(Value(part, "state") for part in after)
+        if reads_at_once(randomness):
+            layer = QrnnLayer().apply_fwd(sums, c)
+            return layer, (*layer.states, every_SBD)
+        steps = [(c, c)]
+        for t in range(len(sums.out_tensor)):
+            steps.append(qrnn(Slice(t).apply_fwd(sums), steps[-1][1]))
+        _, c_SBH = stacked(steps)
+        return Stack(axis=0).apply_fwd(*(h for h, _ in steps[1:])), (c_SBH, every_SBD)
+
+    def _after(self, lengths_B: Array, states: tuple[Array, ...]) -> tuple[Array, ...]:
+        c_SBH, every_SBD = states
+        rows_B1, kept = np.arange(len(lengths_B))[:, None], np.arange(self.config.kernel - 1)
+        return *super()._after(lengths_B, (c_SBH,)), every_SBD[lengths_B[:, None] + kept, rows_B1]
 
     def _first(self, batch_size: int, memory: RecurrentMemory | None = None) -> list[CellState]:
         states = super()._first(batch_size, memory)

@@ -10,6 +10,7 @@ as data (truncated back-propagation through time). `networks/recurrent/rnn.py` i
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from chainrule.autodiff.networks.network import (
 from chainrule.autodiff.tape.modules import Add, Linear, MatMul, Mean, Multiply, Scale
 from chainrule.autodiff.tape.moves import Slice, Stack, Transpose
 from chainrule.autodiff.tape.nodes import Array, Node, Value
-from chainrule.autodiff.tape.recurrence import ElmanLayer, GruLayer, GruResetBeforeLayer, LstmLayer
+from chainrule.autodiff.tape.recurrence import ElmanLayer, GruLayer, LstmLayer
 from chainrule.autodiff.tape.tape import Module, current_tape
 from chainrule.networks.config import GATES, PARTS, RecurrentConfig
 from chainrule.networks.memory import RecurrentMemory
@@ -75,22 +76,20 @@ class TapeRecurrent(TapeNetwork):
         return [gate for weight in found for gate in np.split(weight, GATES[self.config.cell])]
 
     def begin(self, batch_size: int) -> RecurrentMemory:
-        return RecurrentMemory(tuple(tuple(_value(part) for part in state) for state in self._first(batch_size)))
+        return RecurrentMemory(tuple(tuple(map(_value, state)) for state in self._first(batch_size)))
 
     def read(
         self, ids_BT: Array, memory: Any = None, is_token_BT: Array | None = None, randomness: Randomness = None
     ) -> Reading:
-        """Read tokens as in `TapeNetwork.read`; with `is_token_BT`, no gradient flows through the states."""
-        config = self.config
-        states = self._first(len(ids_BT), memory)
+        config, after = self.config, []
+        lengths_B = np.full(len(ids_BT), ids_BT.shape[1]) if is_token_BT is None else is_token_BT.sum(axis=1)
         # time first, so that a step is contiguous in memory
         x: Node = self.embed(ids_BT.T, config.embedding_dropout, randomness)
         x = dropout(x, config.input_dropout, randomness, _one_mask(x))
-        after = []
-        for i, state in enumerate(states):
+        for i, state in enumerate(self._first(len(ids_BT), memory)):
             below = dropout(x, config.hidden_dropout, randomness, _one_mask(x)) if i else x
-            x, state = self._layer(i, below, state, None if is_token_BT is None else is_token_BT.T, randomness)
-            after.append(tuple(_value(part) for part in state))
+            x, states = self._layer(i, below, state, randomness)
+            after.append(self._after(lengths_B, states))
         dropped = dropout(x, config.output_dropout, randomness, _one_mask(x))
         features = self.project(Transpose(0, 1).apply_fwd(dropped))
         return Reading(features, RecurrentMemory(tuple(after)), None if randomness is None else (x, dropped))
@@ -112,33 +111,32 @@ class TapeRecurrent(TapeNetwork):
         return terms[0] if terms else None
 
     def _layer(
-        self, i: int, x_TBD: Node, state: CellState, is_token_TB: Array | None, randomness: Randomness
-    ) -> tuple[Module, CellState]:
-        """Return the outputs of layer i at each time, [T, B, H], and its state after each row's last token."""
+        self, i: int, x_TBD: Node, state: CellState, randomness: Randomness
+    ) -> tuple[Module, tuple[Array, ...]]:
+        """Return the outputs of layer i at each time, [T, B, H], and its state before the first and after each."""
         W, U, b = (self.parameters[LAYER.format(i, name)] for name in ("weight_ih", "weight_hh", "bias_ih"))
         d = self.parameters.get(LAYER.format(i, "bias_hh"))
         U_kept = dropout(U, self.config.weight_dropout, randomness)
         # W x_t + b does not depend on the state: all times at once
         Wx = Linear().apply_fwd(x_TBD, W, b)
-        if is_token_TB is None and (randomness is not None or not current_tape().is_recording):
-            # all times in one module; pictures and diagnoses, which record without randomness, need every step
+        if reads_at_once(randomness):
             zeros = Value(np.zeros_like(b.out_tensor), "zeros")
             layer = self._whole_layer().apply_fwd(Wx, U_kept, zeros if d is None else d, *state)
-            return layer, tuple(Value(part, "state") for part in layer.last)
-        cell, outputs, U_d = find_cell(self.config), [], [U_kept] if d is None else [U_kept, d]
+            return layer, layer.states
+        cell, states, U_d = find_cell(self.config), [state], [U_kept] if d is None else [U_kept, d]
         for t in range(len(Wx.out_tensor)):
             # h_t = cell(x_t, h_{t-1})
-            new = cell(Slice(t).apply_fwd(Wx), U_d, state)
-            outputs.append(new[0])
-            state = new if is_token_TB is None else _keep_where(is_token_TB[t], new, state)
-        return Stack(axis=0).apply_fwd(*outputs), state
+            states.append(cell(Slice(t).apply_fwd(Wx), U_d, states[-1]))
+        return Stack(axis=0).apply_fwd(*(h for h, *_ in states[1:])), stacked(states)
 
-    def _whole_layer(self) -> ElmanLayer | LstmLayer | GruLayer | GruResetBeforeLayer:
+    def _whole_layer(self) -> ElmanLayer | LstmLayer | GruLayer:
         if self.config.cell == "elman":
             return ElmanLayer(self.config.activation)
-        if self.config.cell == "lstm":
-            return LstmLayer()
-        return GruLayer() if self.config.reset == "after" else GruResetBeforeLayer()
+        return LstmLayer() if self.config.cell == "lstm" else GruLayer(self.config.reset)
+
+    def _after(self, lengths_B: Array, states: tuple[Array, ...]) -> tuple[Array, ...]:
+        """Return the state of a layer after each row's last token, in copies: a tape reuses its arrays."""
+        return tuple(part_SBH[lengths_B, np.arange(len(lengths_B))] for part_SBH in states)
 
     def _first(self, batch_size: int, memory: RecurrentMemory | None = None) -> list[CellState]:
         """Return the state of each layer before the first token: that of the memory, zeros, or learned vectors."""
@@ -173,10 +171,14 @@ def _one_mask(x_TBD: Node) -> tuple[int, ...]:
     return (1, *x_TBD.out_tensor.shape[1:])
 
 
-def _keep_where(is_token_B: Array, new: CellState, old: CellState) -> CellState:
-    """Return the new state of rows that read a token, and the old state of the others, both without gradients."""
-    pairs = zip(new, old, strict=True)
-    return tuple(Value(np.where(is_token_B[:, None], n.out_tensor, o.out_tensor), "state") for n, o in pairs)
+def reads_at_once(randomness: Randomness) -> bool:
+    """Return True to read all times in one module; pictures and diagnoses record, and need every step."""
+    return randomness is not None or not current_tape().is_recording
+
+
+def stacked(states: Sequence[CellState]) -> tuple[Array, ...]:
+    """Return the parts of the states of all steps, [S, B, H] each."""
+    return tuple(np.stack([part.out_tensor for part in parts]) for parts in zip(*states, strict=True))
 
 
 def _value(part: Node) -> Array:

@@ -5,8 +5,7 @@ In reading order:
     tape.py         `Module` and `Tape`: the forward pass is recorded, the backward pass replays it in reverse
     pool.py         arrays that a tape uses again
     nodes.py        `Node`, the leaves of a graph, `Value` (data) and `Parameter`, and sparse gradients
-    modules.py      modules that do arithmetic: products, activations, sums, means, norms
-    elementwise.py  exponentials, logarithms, differences, quotients, powers, the larger of two
+    modules.py      modules that do arithmetic: products, functions of one and of two numbers, sums, means, norms
     convolution.py  convolution, and pooling by maximum or mean
     recurrence.py   whole recurrent layers as single modules
     attention.py    heads, rotary positions, scaled dot-product attention

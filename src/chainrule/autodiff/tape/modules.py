@@ -1,8 +1,7 @@
 """Modules that do arithmetic: products, activations, sums, means, norms, each with its equation.
 
 All work on batches: inputs may have any number of axes before those in the equation. `g` is dL/dz, the gradient of
-the module's output; `backward` returns dL/dx for each input, in order. Attention is in attention.py, losses are in
-losses.py, modules that only rearrange numbers in moves.py.
+the module's output z; `backward` returns dL/dx for each input, in order.
 """
 
 from __future__ import annotations
@@ -74,8 +73,7 @@ class MatMul(Module):
         z = self.empty((*leading, A.shape[-2], B.shape[-1]), np.result_type(A, B))
         return np.matmul(A, B, out=z)
 
-    def backward(self, g: Array) -> tuple[Array, Array]:
-        A, B = (node.out_tensor for node in self.in_modules)
+    def backward(self, A: Array, B: Array, z: Array, g: Array) -> tuple[Array, Array]:
         # dL/dA = g Bᵀ,  dL/dB = Aᵀ g
         return sum_to(g @ B.swapaxes(-1, -2), A.shape), sum_to(A.swapaxes(-1, -2) @ g, B.shape)
 
@@ -109,10 +107,38 @@ class Embedding(Module):
         # the ids are in range; with mode="raise" NumPy would buffer its output, so as not to spoil z by an error
         return np.take(E, ids, axis=0, out=z, mode="clip")
 
-    def backward(self, g: Array) -> tuple[SparseRows, None]:
+    def backward(self, E: Array, ids: Array, z: Array, g: Array) -> tuple[SparseRows, None]:
         # dL/dE[id] = Σ g over the positions of this id
-        ids = self.in_modules[1].out_tensor
         return SparseRows(ids.reshape(-1), g.reshape(-1, g.shape[-1])), None
+
+
+# -- functions of each number -----------------------------------------------------------------------------
+
+
+class Exp(Module):
+    """z = e^x."""
+
+    formula = "e^{}"
+
+    def forward(self, x: Array) -> Array:
+        return np.exp(x, out=self.empty_like(x))
+
+    def backward(self, x: Array, z: Array, g: Array) -> Array:
+        # dz/dx = e^x = z
+        return g * z
+
+
+class Log(Module):
+    """z = ln x."""
+
+    formula = "ln {}"
+
+    def forward(self, x: Array) -> Array:
+        return np.log(x, out=self.empty_like(x))
+
+    def backward(self, x: Array, z: Array, g: Array) -> Array:
+        # dz/dx = 1 / x
+        return g / x
 
 
 class Sigmoid(Module):
@@ -126,13 +152,12 @@ class Sigmoid(Module):
         z += 1
         return np.reciprocal(z, out=z)
 
-    def backward(self, g: Array) -> tuple[Array]:
-        z = self.out_tensor
+    def backward(self, x: Array, z: Array, g: Array) -> Array:
         # dσ/dx = z (1 - z)
         dx = np.subtract(1, z, out=self.empty_like(z))
         dx *= z
         dx *= g
-        return (dx,)
+        return dx
 
 
 class Tanh(Module):
@@ -143,13 +168,12 @@ class Tanh(Module):
     def forward(self, x: Array) -> Array:
         return np.tanh(x, out=self.empty_like(x))
 
-    def backward(self, g: Array) -> tuple[Array]:
-        z = self.out_tensor
+    def backward(self, x: Array, z: Array, g: Array) -> Array:
         # dz/dx = 1 - z²
         dx = np.square(z, out=self.empty_like(z))
         np.subtract(1, dx, out=dx)
         dx *= g
-        return (dx,)
+        return dx
 
 
 class ReLU(Module):
@@ -160,9 +184,9 @@ class ReLU(Module):
     def forward(self, x: Array) -> Array:
         return np.maximum(x, 0, out=self.empty_like(x))
 
-    def backward(self, g: Array) -> tuple[Array]:
+    def backward(self, x: Array, z: Array, g: Array) -> Array:
         # dz/dx = 1 where x > 0, else 0
-        return (np.multiply(g, self.out_tensor > 0, out=self.empty_like(g)),)
+        return np.multiply(g, z > 0, out=self.empty_like(g))
 
 
 class LeakyReLU(Module):
@@ -173,9 +197,9 @@ class LeakyReLU(Module):
     def forward(self, x: Array) -> Array:
         return np.where(x > 0, x, LEAK * x)
 
-    def backward(self, g: Array) -> tuple[Array]:
+    def backward(self, x: Array, z: Array, g: Array) -> Array:
         # dz/dx = 1 where x > 0, else 1/100
-        return (np.where(self.out_tensor > 0, g, LEAK * g),)
+        return np.where(z > 0, g, LEAK * g)
 
 
 class GELU(Module):
@@ -195,9 +219,9 @@ class GELU(Module):
         z *= 0.5
         return z
 
-    def backward(self, g: Array) -> tuple[Array]:
-        x, t = self.in_modules[0].out_tensor, self._t
+    def backward(self, x: Array, z: Array, g: Array) -> Array:
         # dz/dx = (1 + t + x (1 - t²) du/dx) / 2,  du/dx = sqrt(2/π) (1 + 3 · 0.044715 x²)
+        t = self._t
         dx = np.square(x, out=self.empty_like(x))
         dx *= 3 * _CUBIC * _SLOPE
         dx += _SLOPE
@@ -207,7 +231,7 @@ class GELU(Module):
         dx += 1
         dx *= 0.5
         dx *= g
-        return (dx,)
+        return dx
 
 
 class ErfGELU(Module):
@@ -220,11 +244,11 @@ class ErfGELU(Module):
         z: Array = x * self._Phi
         return z
 
-    def backward(self, g: Array) -> tuple[Array]:
-        x = self.in_modules[0].out_tensor
+    def backward(self, x: Array, z: Array, g: Array) -> Array:
         # dz/dx = Φ(x) + x φ(x),  φ(x) = e^(-x²/2) / sqrt(2π)
         density = np.exp(np.square(x) * x.dtype.type(-0.5)) * x.dtype.type(_SLOPE / 2)
-        return ((self._Phi + x * density) * g,)
+        dx: Array = (self._Phi + x * density) * g
+        return dx
 
 
 @cache
@@ -240,41 +264,6 @@ def _erf(x: float) -> float:
     return math.erf(x)
 
 
-class Add(Module):
-    """z = a + b, broadcast as in NumPy."""
-
-    formula = "{} + {}"
-
-    def forward(self, a: Array, b: Array) -> Array:
-        shape = fit_broadcast(self, a, b)
-        return np.add(a, b, out=self.empty(shape, np.result_type(a, b)))
-
-    def backward(self, g: Array) -> tuple[Array, Array]:
-        a, b = (node.out_tensor for node in self.in_modules)
-        # dz/da = dz/db = 1
-        return sum_to(g, a.shape), sum_to(g, b.shape)
-
-
-class Multiply(Module):
-    """z = a ⊙ b, broadcast as in NumPy."""
-
-    formula = "{} ⊙ {}"
-
-    def forward(self, a: Array, b: Array) -> Array:
-        shape = fit_broadcast(self, a, b)
-        return np.multiply(a, b, out=self.empty(shape, np.result_type(a, b)))
-
-    def backward(self, g: Array) -> tuple[Array | None, Array | None]:
-        a, b = self.in_modules
-        # dz/da = b,  dz/db = a
-        return self._times(g, b, a), self._times(g, a, b)
-
-    def _times(self, g: Array, factor: Node, of: Node) -> Array | None:
-        if not of.needs_gradient:  # data such as a mask, whose gradient would be large and useless
-            return None
-        return sum_to(np.multiply(g, factor.out_tensor, out=self.empty_like(g)), of.out_tensor.shape)
-
-
 class Scale(Module):
     """z = c x + s, with constants c and s: 1 - x is Scale(-1, 1)."""
 
@@ -287,9 +276,9 @@ class Scale(Module):
             z += self.shift
         return z
 
-    def backward(self, g: Array) -> tuple[Array]:
+    def backward(self, x: Array, z: Array, g: Array) -> Array:
         # dz/dx = c
-        return (np.multiply(g, self.factor, out=self.empty_like(g)),)
+        return np.multiply(g, self.factor, out=self.empty_like(g))
 
     def equation(self, *names: str) -> str:
         [x] = names
@@ -298,6 +287,95 @@ class Scale(Module):
             return scaled
         # 1 - x rather than 1 + -x, as in the equations of the lectures
         return f"{self.shift:.4g} {f'- {x}' if self.factor == -1 else f'+ {scaled}'}"
+
+
+# -- functions of two numbers -----------------------------------------------------------------------------
+
+
+class _OfTwo(Module):
+    """A function of NumPy of two numbers each; the inputs are broadcast as there."""
+
+    function: np.ufunc
+
+    def forward(self, a: Array, b: Array) -> Array:
+        shape = fit_broadcast(self, a, b)
+        dtype = self.function.resolve_dtypes((a.dtype, b.dtype, None))[2]
+        z: Array = self.function(a, b, out=self.empty(shape, dtype))
+        return z
+
+
+class Add(_OfTwo):
+    """z = a + b, broadcast as in NumPy."""
+
+    function, formula = np.add, "{} + {}"
+
+    def backward(self, a: Array, b: Array, z: Array, g: Array) -> tuple[Array, Array]:
+        # dz/da = dz/db = 1
+        return sum_to(g, a.shape), sum_to(g, b.shape)
+
+
+class Subtract(_OfTwo):
+    """z = a - b, broadcast as in NumPy."""
+
+    function, formula = np.subtract, "{} - {}"
+
+    def backward(self, a: Array, b: Array, z: Array, g: Array) -> tuple[Array, Array]:
+        # dz/da = 1,  dz/db = -1
+        return sum_to(g, a.shape), sum_to(-g, b.shape)
+
+
+class Multiply(_OfTwo):
+    """z = a ⊙ b, broadcast as in NumPy."""
+
+    function, formula = np.multiply, "{} ⊙ {}"
+
+    def backward(self, g: Array) -> tuple[Array | None, Array | None]:
+        a, b = self.in_modules
+        # dz/da = b,  dz/db = a
+        return self._times(g, b, a), self._times(g, a, b)
+
+    def _times(self, g: Array, factor: Node, of: Node) -> Array | None:
+        if not of.needs_gradient:  # data such as a mask, whose gradient would be large and useless
+            return None
+        return sum_to(np.multiply(g, factor.out_tensor, out=self.empty_like(g)), of.out_tensor.shape)
+
+
+class Divide(_OfTwo):
+    """z = a / b, broadcast as in NumPy."""
+
+    function, formula = np.divide, "{} / {}"
+
+    def backward(self, a: Array, b: Array, z: Array, g: Array) -> tuple[Array, Array]:
+        # dz/da = 1 / b,  dz/db = -a / b² = -z / b
+        return sum_to(g / b, a.shape), sum_to(-g * z / b, b.shape)
+
+
+class Power(_OfTwo):
+    """z = a^b, broadcast as in NumPy; x² is Power().apply_fwd(x, 2.0)."""
+
+    function, formula = np.power, "{}^{}"
+
+    def backward(self, a: Array, b: Array, z: Array, g: Array) -> tuple[Array, Array | None]:
+        # dz/da = b a^(b-1); where b = 0 and a = 0 the product would be 0 · ∞
+        da = sum_to(g * np.where(b == 0, 0, b * a ** (b - 1)), a.shape)
+        if not self.in_modules[1].needs_gradient:  # ln a of a negative number is none
+            return da, None
+        # dz/db = a^b ln a, which is 0 for a = 0 and b > 0
+        return da, sum_to(g * np.where(z == 0, 0, z * np.log(a)), b.shape)
+
+
+class Maximum(_OfTwo):
+    """z = max(a, b), broadcast as in NumPy."""
+
+    function, formula = np.maximum, "max({}, {})"
+
+    def backward(self, a: Array, b: Array, z: Array, g: Array) -> tuple[Array, Array]:
+        # dz/da = 1 where a is the larger, else 0; dz/db the other way round. Of equal ones, a counts as the larger.
+        is_a = a >= b
+        return sum_to(g * is_a, a.shape), sum_to(g * ~is_a, b.shape)
+
+
+# -- sums and means ---------------------------------------------------------------------------------------
 
 
 class Sum(Module):
@@ -312,10 +390,9 @@ class Sum(Module):
         has_axes(self, 0 if self.axis is None else max(self.axis + 1, -self.axis), x, or_more=True)
         return np.asarray(x.sum(axis=self.axis))
 
-    def backward(self, g: Array) -> tuple[Array]:
+    def backward(self, x: Array, z: Array, g: Array) -> Array:
         # dz/dx = 1
-        wide = g if self.axis is None else np.expand_dims(g, self.axis)
-        return (np.broadcast_to(wide, self.in_modules[0].out_tensor.shape),)
+        return np.broadcast_to(g if self.axis is None else np.expand_dims(g, self.axis), x.shape)
 
 
 class Mean(Module):
@@ -326,10 +403,9 @@ class Mean(Module):
     def forward(self, x: Array) -> Array:
         return np.asarray(x.mean())
 
-    def backward(self, g: Array) -> tuple[Array]:
-        x = self.in_modules[0].out_tensor
+    def backward(self, x: Array, z: Array, g: Array) -> Array:
         # dz/dx = 1 / n
-        return (np.broadcast_to(g / g.dtype.type(x.size), x.shape),)
+        return np.broadcast_to(g / g.dtype.type(x.size), x.shape)
 
 
 class RunningMean(Module):
@@ -363,17 +439,22 @@ class RunningMean(Module):
 class LayerNorm(Module):
     """z = γ ⊙ (x - μ) / sqrt(σ² + ε) + β, with mean and variance of the last axis: inputs x [..., D], γ, β [D]."""
 
+    formula = "({0} - μ) / σ"
+    _centres = True
+
     def __init__(self, eps: float = 1e-5) -> None:
         self.eps = eps
 
     def forward(self, x: Array, gain: Array | None = None, shift: Array | None = None) -> Array:
-        _check_norm(self, x, gain, shift)
-        n: Array = np.subtract(x, x.mean(axis=-1, keepdims=True), out=self.empty_like(x))
-        variance = np.square(n).mean(axis=-1, keepdims=True)
-        self._r = 1 / np.sqrt(variance + self.eps)
+        has_axes(self, 1, x, or_more=True)
+        for vector in (gain, shift):
+            if vector is not None:
+                has_axes(self, 1, vector)
+                fit(self, x, -1, vector, 0)
+        n: Array = np.subtract(x, x.mean(axis=-1, keepdims=True), out=self.empty_like(x)) if self._centres else x
+        self._r = 1 / np.sqrt(np.square(n).mean(axis=-1, keepdims=True) + self.eps)
         # n = (x - μ) r,  r = 1 / sqrt(σ² + ε)
-        n *= self._r
-        self._n = n
+        self._n = n = np.multiply(n, self._r, out=self.empty_like(x))
         if gain is None:
             return n
         # z = γ ⊙ n + β
@@ -386,53 +467,22 @@ class LayerNorm(Module):
         n, learned = self._n, self.in_modules[1:]
         dn = g * learned[0].out_tensor if learned else g
         # dL/dx = r (dn - mean(dn) - n mean(dn ⊙ n)): μ and σ² depend on every x
-        dx = dn - dn.mean(axis=-1, keepdims=True)
-        dx -= n * (dn * n).mean(axis=-1, keepdims=True)
+        dx = dn - n * (dn * n).mean(axis=-1, keepdims=True)
+        if self._centres:
+            dx -= dn.mean(axis=-1, keepdims=True)
         dx *= self._r
         # dL/dγ = Σ g ⊙ n,  dL/dβ = Σ g
         sums = (g * n, g)[: len(learned)]
         return dx, *(sum_to(each, node.out_tensor.shape) for each, node in zip(sums, learned, strict=True))
 
     def equation(self, *names: str) -> str:
-        return _learned(f"({names[0]} - μ) / σ", *names[1:])
+        x, gain, shift = (*names, "", "")[:3]
+        normed = self.formula.format(x)
+        return (f"{gain} ⊙ " if gain else "") + normed + (f" + {shift}" if shift else "")
 
 
-class RMSNorm(Module):
+class RMSNorm(LayerNorm):
     """z = γ ⊙ x / sqrt(mean(x²) + ε), along the last axis (Zhang and Sennrich 2019): inputs x [..., D], γ [D]."""
 
-    def __init__(self, eps: float = 1e-5) -> None:
-        self.eps = eps
-
-    def forward(self, x: Array, gain: Array | None = None) -> Array:
-        _check_norm(self, x, gain)
-        self._r = 1 / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + self.eps)
-        # n = r x,  r = 1 / sqrt(mean(x²) + ε)
-        n: Array = np.multiply(x, self._r, out=self.empty_like(x))
-        self._n = n
-        return n if gain is None else np.multiply(n, gain, out=self.empty_like(x))
-
-    def backward(self, g: Array) -> tuple[Array, ...]:
-        n, learned = self._n, self.in_modules[1:]
-        dn = g * learned[0].out_tensor if learned else g
-        # dr/dx_j = -r³ x_j / D, so that dL/dx = r (dn - n mean(dn ⊙ n))
-        dx = n * (dn * n).mean(axis=-1, keepdims=True)
-        np.subtract(dn, dx, out=dx)
-        dx *= self._r
-        # dL/dγ = Σ g ⊙ n
-        return dx, *(sum_to(g * n, gain.out_tensor.shape) for gain in learned)
-
-    def equation(self, *names: str) -> str:
-        return _learned(f"{names[0]} / rms({names[0]})", *names[1:])
-
-
-def _check_norm(module: Module, x: Array, *learned: Array | None) -> None:
-    has_axes(module, 1, x, or_more=True)
-    for vector in learned:
-        if vector is not None:
-            has_axes(module, 1, vector)
-            fit(module, x, -1, vector, 0)
-
-
-def _learned(normed: str, gain: str = "", shift: str = "") -> str:
-    """Return the equation of a norm with its gain and its shift, if it has them."""
-    return (f"{gain} ⊙ " if gain else "") + normed + (f" + {shift}" if shift else "")
+    formula = "{0} / rms({0})"
+    _centres = False

@@ -4,9 +4,9 @@ A step of a cell on the tape is a dozen modules. Training needs none of their na
 one module, with one product for each time. `cells.py` is the reference.
 
     inputs: Wx_TBG = W x_t + b for all times, U [G, H], d [G], and the state before: h_BH, for an LSTM c_BH too
-    value:  h_TBH, the outputs at all times; `last` is the state after the last one
+    value:  h_TBH, the outputs at all times
 
-Axes: T time, B batch, G gates side by side, H units.
+Axes: T time, S = T + 1 the time before the first one and all times, B batch, G gates side by side, H units.
 """
 
 from __future__ import annotations
@@ -15,22 +15,24 @@ import numpy as np
 
 from chainrule.autodiff.tape.nodes import Array
 from chainrule.autodiff.tape.tape import Module
-from chainrule.networks.config import LEAK
+from chainrule.networks.config import LEAK, Reset
 
 
 class _RecurrentLayer(Module):
-    last: tuple[Array, ...]
+    states: tuple[Array, ...]
+    """The parts of the state, before the first time and after each one, [S, B, H] each."""
 
-    def _inputs(self) -> tuple[Array, ...]:
-        return tuple(node.out_tensor for node in self.in_modules)
+    def _begin(self, x_TBG: Array, *state: Array) -> tuple[Array, ...]:
+        """Make room for the states of all times, and write the first one."""
+        self.states = tuple(self.empty((len(x_TBG) + 1, *part_BH.shape), x_TBG.dtype) for part_BH in state)
+        for part_SBH, part_BH in zip(self.states, state, strict=True):
+            part_SBH[0] = part_BH
+        return self.states
 
-    def _weight_gradients(self, g_TBG: Array, h_TBH: Array) -> tuple[Array, Array]:
+    def _weight_gradients(self, g_TBG: Array) -> tuple[Array, Array]:
         """Return dL/dU and dL/dd from the gradient of U h_{t-1} + d at all times."""
-        _, U, _, h_BH, *_ = self._inputs()
-        before_TBH = self.empty(h_TBH.shape, h_TBH.dtype)
-        before_TBH[0], before_TBH[1:] = h_BH, h_TBH[:-1]
-        rows = g_TBG.reshape(-1, len(U))
-        return rows.T @ before_TBH.reshape(len(rows), -1), rows.sum(axis=0)
+        rows, h_SBH = g_TBG.reshape(-1, g_TBG.shape[-1]), self.states[0]
+        return rows.T @ h_SBH[:-1].reshape(len(rows), -1), rows.sum(axis=0)
 
 
 class ElmanLayer(_RecurrentLayer):
@@ -39,12 +41,12 @@ class ElmanLayer(_RecurrentLayer):
     formula = "f({0} + {1} h_{{t-1}} + {2})"
 
     def __init__(self, activation: str = "tanh") -> None:
-        self.activation = activation
+        self.activation, self._leak = activation, LEAK if activation == "leaky-relu" else 0.0
 
     def forward(self, Wx_TBG: Array, U: Array, d: Array, h_BH: Array) -> Array:
-        h_TBH = self.empty(Wx_TBG.shape, Wx_TBG.dtype)
-        for Wx, h in zip(Wx_TBG, h_TBH, strict=True):
-            np.matmul(h_BH, U.T, out=h)
+        (h_SBH,) = self._begin(Wx_TBG, h_BH)
+        for t, Wx in enumerate(Wx_TBG):
+            h = np.matmul(h_SBH[t], U.T, out=h_SBH[t + 1])
             h += Wx
             h += d
             if self.activation == "tanh":
@@ -53,22 +55,14 @@ class ElmanLayer(_RecurrentLayer):
                 _activate(h)
             else:
                 np.maximum(h, self._leak * h, out=h)
-            h_BH = h
-        self.last = (h_BH,)
-        return h_TBH
+        return h_SBH[1:]
 
-    def backward(self, g: Array) -> tuple[Array | None, ...]:
-        _, U, *_ = self._inputs()
-        h_TBH = self.out_tensor
+    def backward(self, Wx: Array, U: Array, d: Array, h_BH: Array, h_TBH: Array, g: Array) -> tuple[Array, ...]:
         g_TBG, dh = self.empty(g.shape, g.dtype), np.zeros_like(g[0])
         for t in reversed(range(len(g))):
             np.multiply(g[t] + dh, self._slope(h_TBH[t]), out=g_TBG[t])
             dh = g_TBG[t] @ U
-        return g_TBG, *self._weight_gradients(g_TBG, h_TBH), dh
-
-    @property
-    def _leak(self) -> float:
-        return LEAK if self.activation == "leaky-relu" else 0.0
+        return g_TBG, *self._weight_gradients(g_TBG), dh
 
     def _slope(self, h_BH: Array) -> Array:
         """Return df/dx where h = f(x)."""
@@ -83,156 +77,126 @@ class LstmLayer(_RecurrentLayer):
     formula = "LSTM of {0} + {1} h_{{t-1}} + {2}"
 
     def forward(self, Wx_TBG: Array, U: Array, d: Array, h_BH: Array, c_BH: Array) -> Array:
-        T, B, G = Wx_TBG.shape
-        H, dtype = G // 4, Wx_TBG.dtype
-        gates_TBG, h_TBH, tanh_TBH = (self.empty((T, B, n), dtype) for n in (G, H, H))
-        c_TBH = self.empty((T + 1, B, H), dtype)
-        c_TBH[0] = c_BH
-        for t in range(T):
-            gates = np.matmul(h_BH, U.T, out=gates_TBG[t])
-            gates += Wx_TBG[t]
+        h_SBH, c_SBH = self._begin(Wx_TBG, h_BH, c_BH)
+        gates_TBG, tanh_TBH = self.empty(Wx_TBG.shape, Wx_TBG.dtype), self.empty(h_SBH[1:].shape, Wx_TBG.dtype)
+        i, f, g, o = np.split(gates_TBG, 4, axis=-1)
+        H = h_BH.shape[-1]
+        for t, Wx in enumerate(Wx_TBG):
+            gates = np.matmul(h_SBH[t], U.T, out=gates_TBG[t])
+            gates += Wx
             gates += d
             _activate(gates, slice(2 * H, 3 * H))
-            i, f, g, o = (gates[:, n * H : (n + 1) * H] for n in range(4))
-            np.multiply(f, c_TBH[t], out=c_TBH[t + 1])
-            c_TBH[t + 1] += i * g
-            h_BH = np.multiply(o, np.tanh(c_TBH[t + 1], out=tanh_TBH[t]), out=h_TBH[t])
-        self.last, self._kept = (h_BH, c_TBH[T]), (gates_TBG, c_TBH, tanh_TBH)
-        return h_TBH
+            np.multiply(f[t], c_SBH[t], out=c_SBH[t + 1])
+            c_SBH[t + 1] += i[t] * g[t]
+            np.multiply(o[t], np.tanh(c_SBH[t + 1], out=tanh_TBH[t]), out=h_SBH[t + 1])
+        self._kept = gates_TBG, tanh_TBH
+        return h_SBH[1:]
 
-    def backward(self, g: Array) -> tuple[Array | None, ...]:
-        _, U, *_ = self._inputs()
-        gates_TBG, c_TBH, tanh_TBH = self._kept
-        T, _, H = g.shape
+    def backward(self, g: Array) -> tuple[Array, ...]:
+        U, (gates_TBG, tanh_TBH), (_, c_SBH) = self.in_modules[1].out_tensor, self._kept, self.states
         g_TBG, dh, dc = self.empty(gates_TBG.shape, g.dtype), np.zeros_like(g[0]), np.zeros_like(g[0])
-        for t in reversed(range(T)):
-            (i, f, candidate, o), (di, df, dg, do) = (
-                [part[:, n * H : (n + 1) * H] for n in range(4)] for part in (gates_TBG[t], g_TBG[t])
-            )
+        i, f, candidate, o = np.split(gates_TBG, 4, axis=-1)
+        di, df, dg, do = np.split(g_TBG, 4, axis=-1)
+        for t in reversed(range(len(g))):
             dh = g[t] + dh
-            dc = dc + dh * o * (1 - tanh_TBH[t] ** 2)
-            np.multiply(dc * candidate, i * (1 - i), out=di)
-            np.multiply(dc * c_TBH[t], f * (1 - f), out=df)
-            np.multiply(dc * i, 1 - candidate**2, out=dg)
-            np.multiply(dh * tanh_TBH[t], o * (1 - o), out=do)
-            dc, dh = dc * f, g_TBG[t] @ U
-        return g_TBG, *self._weight_gradients(g_TBG, self.out_tensor), dh, dc
+            dc = dc + dh * o[t] * (1 - tanh_TBH[t] ** 2)
+            np.multiply(dc * candidate[t], i[t] * (1 - i[t]), out=di[t])
+            np.multiply(dc * c_SBH[t], f[t] * (1 - f[t]), out=df[t])
+            np.multiply(dc * i[t], 1 - candidate[t] ** 2, out=dg[t])
+            np.multiply(dh * tanh_TBH[t], o[t] * (1 - o[t]), out=do[t])
+            dc, dh = dc * f[t], g_TBG[t] @ U
+        return g_TBG, *self._weight_gradients(g_TBG), dh, dc
 
 
 class GruLayer(_RecurrentLayer):
-    """h_t = (1 - z_t) ⊙ n_t + z_t ⊙ h_{t-1} with n_t = tanh(W_n x_t + b_n + r_t ⊙ (U_n h_{t-1} + d_n))."""
+    """h_t = (1 - z_t) ⊙ n_t + z_t ⊙ h_{t-1}, where the reset gate comes after the product with U_n, or before it.
+
+    after:   n_t = tanh(W_n x_t + b_n + r_t ⊙ (U_n h_{t-1} + d_n))
+    before:  n_t = tanh(W_n x_t + b_n + U_n (r_t ⊙ h_{t-1}) + d_n)
+    """
 
     formula = "GRU of {0} and {1} h_{{t-1}} + {2}"
 
-    def forward(self, Wx_TBG: Array, U: Array, d: Array, h_BH: Array) -> Array:
-        T, B, G = Wx_TBG.shape
-        H, dtype = G // 3, Wx_TBG.dtype
-        gates_TBG, Uh_TBH, h_TBH = (self.empty((T, B, n), dtype) for n in (G, H, H))
-        for t in range(T):
-            gates = np.matmul(h_BH, U.T, out=gates_TBG[t])
-            gates += d
-            Uh_TBH[t] = gates[:, 2 * H :]
-            gates[:, : 2 * H] += Wx_TBG[t, :, : 2 * H]
-            _activate(gates[:, : 2 * H])
-            r, z, n = (gates[:, m * H : (m + 1) * H] for m in range(3))
-            np.multiply(r, Uh_TBH[t], out=n)
-            n += Wx_TBG[t, :, 2 * H :]
-            np.tanh(n, out=n)
-            h_BH = np.add(n, z * (h_BH - n), out=h_TBH[t])
-        self.last, self._kept = (h_BH,), (gates_TBG, Uh_TBH)
-        return h_TBH
-
-    def backward(self, g: Array) -> tuple[Array | None, ...]:
-        _, U, _, h_BH = self._inputs()
-        (gates_TBG, Uh_TBH), h_TBH = self._kept, self.out_tensor
-        T, _, H = g.shape
-        g_TBG, gU_TBG, dh = (
-            self.empty(gates_TBG.shape, g.dtype),
-            self.empty(gates_TBG.shape, g.dtype),
-            np.zeros_like(g[0]),
-        )
-        for t in reversed(range(T)):
-            r, z, n = (gates_TBG[t, :, m * H : (m + 1) * H] for m in range(3))
-            dr, dz, dn = (g_TBG[t, :, m * H : (m + 1) * H] for m in range(3))
-            dh = g[t] + dh
-            np.multiply(dh * (1 - z), 1 - n**2, out=dn)
-            np.multiply(dh * ((h_TBH[t - 1] if t else h_BH) - n), z * (1 - z), out=dz)
-            np.multiply(dn * Uh_TBH[t], r * (1 - r), out=dr)
-            gU_TBG[t] = g_TBG[t]
-            gU_TBG[t, :, 2 * H :] *= r
-            dh = dh * z + gU_TBG[t] @ U
-        return g_TBG, *self._weight_gradients(gU_TBG, h_TBH), dh
-
-
-class GruResetBeforeLayer(_RecurrentLayer):
-    """The same, with n_t = tanh(W_n x_t + b_n + U_n (r_t ⊙ h_{t-1}) + d_n)."""
-
-    formula = "GRU, reset before, of {0} and {1} h_{{t-1}} + {2}"
+    def __init__(self, reset: Reset = "after") -> None:
+        self.reset = reset
 
     def forward(self, Wx_TBG: Array, U: Array, d: Array, h_BH: Array) -> Array:
-        T, B, G = Wx_TBG.shape
-        H, dtype = G // 3, Wx_TBG.dtype
-        gates_TBG, rh_TBH, h_TBH = (self.empty((T, B, n), dtype) for n in (G, H, H))
-        for t in range(T):
-            rz, n = gates_TBG[t, :, : 2 * H], gates_TBG[t, :, 2 * H :]
-            rz[:] = h_BH @ U[: 2 * H].T + d[: 2 * H] + Wx_TBG[t, :, : 2 * H]
-            _activate(rz)
-            np.multiply(rz[:, :H], h_BH, out=rh_TBH[t])
-            np.tanh(rh_TBH[t] @ U[2 * H :].T + d[2 * H :] + Wx_TBG[t, :, 2 * H :], out=n)
-            h_BH = np.add(n, rz[:, H:] * (h_BH - n), out=h_TBH[t])
-        self.last, self._kept = (h_BH,), (gates_TBG, rh_TBH)
-        return h_TBH
+        (h_SBH,) = self._begin(Wx_TBG, h_BH)
+        gates_TBG, inner_TBH = self.empty(Wx_TBG.shape, Wx_TBG.dtype), self.empty(h_SBH[1:].shape, Wx_TBG.dtype)
+        r, z, n = np.split(gates_TBG, 3, axis=-1)
+        last = 2 * h_BH.shape[-1]
+        for t, Wx in enumerate(Wx_TBG):
+            gates, inner = gates_TBG[t], inner_TBH[t]
+            if self.reset == "after":
+                np.matmul(h_SBH[t], U.T, out=gates)
+                gates += d
+                inner[:] = n[t]
+                gates[:, :last] += Wx[:, :last]
+                _activate(gates[:, :last])
+                np.multiply(r[t], inner, out=n[t])
+            else:
+                gates[:, :last] = h_SBH[t] @ U[:last].T + d[:last] + Wx[:, :last]
+                _activate(gates[:, :last])
+                np.multiply(r[t], h_SBH[t], out=inner)
+                n[t] = inner @ U[last:].T + d[last:]
+            n[t] += Wx[:, last:]
+            np.tanh(n[t], out=n[t])
+            np.add(n[t], z[t] * (h_SBH[t] - n[t]), out=h_SBH[t + 1])
+        # U_n h_{t-1} + d_n, or r_t ⊙ h_{t-1}
+        self._kept = gates_TBG, inner_TBH
+        return h_SBH[1:]
 
-    def backward(self, g: Array) -> tuple[Array | None, ...]:
-        _, U, _, h_BH = self._inputs()
-        (gates_TBG, rh_TBH), h_TBH = self._kept, self.out_tensor
-        T, _, H = g.shape
+    def backward(self, g: Array) -> tuple[Array, ...]:
+        U, (gates_TBG, inner_TBH), (h_SBH,) = self.in_modules[1].out_tensor, self._kept, self.states
+        last = 2 * h_SBH.shape[-1]
         g_TBG, dh = self.empty(gates_TBG.shape, g.dtype), np.zeros_like(g[0])
-        for t in reversed(range(T)):
-            r, z, n = (gates_TBG[t, :, m * H : (m + 1) * H] for m in range(3))
-            dr, dz, dn = (g_TBG[t, :, m * H : (m + 1) * H] for m in range(3))
-            before_BH, dh = h_TBH[t - 1] if t else h_BH, g[t] + dh
-            np.multiply(dh * (1 - z), 1 - n**2, out=dn)
-            np.multiply(dh * (before_BH - n), z * (1 - z), out=dz)
-            drh = dn @ U[2 * H :]
-            np.multiply(drh * before_BH, r * (1 - r), out=dr)
-            dh = dh * z + drh * r + g_TBG[t, :, : 2 * H] @ U[: 2 * H]
-        dU, dd = self._weight_gradients(g_TBG, h_TBH)
-        # U_n was multiplied by r_t ⊙ h_{t-1}
-        dU[2 * H :] = g_TBG[..., 2 * H :].reshape(-1, H).T @ rh_TBH.reshape(-1, H)
+        # the gradient of U h_{t-1} + d, where r_t is a factor of the last part
+        gU_TBG = self.empty(gates_TBG.shape, g.dtype) if self.reset == "after" else g_TBG
+        (r, z, n), (dr, dz, dn) = (np.split(each, 3, axis=-1) for each in (gates_TBG, g_TBG))
+        for t in reversed(range(len(g))):
+            dh = g[t] + dh
+            np.multiply(dh * (1 - z[t]), 1 - n[t] ** 2, out=dn[t])
+            np.multiply(dh * (h_SBH[t] - n[t]), z[t] * (1 - z[t]), out=dz[t])
+            if self.reset == "after":
+                np.multiply(dn[t] * inner_TBH[t], r[t] * (1 - r[t]), out=dr[t])
+                gU_TBG[t] = g_TBG[t]
+                gU_TBG[t, :, last:] *= r[t]
+                dh = dh * z[t] + gU_TBG[t] @ U
+            else:
+                drh = dn[t] @ U[last:]
+                np.multiply(drh * h_SBH[t], r[t] * (1 - r[t]), out=dr[t])
+                dh = dh * z[t] + drh * r[t] + g_TBG[t, :, :last] @ U[:last]
+        dU, dd = self._weight_gradients(gU_TBG)
+        if self.reset == "before":  # U_n was multiplied by r_t ⊙ h_{t-1}
+            rows = dn.reshape(-1, dn.shape[-1])
+            dU[last:] = rows.T @ inner_TBH.reshape(len(rows), -1)
         return g_TBG, dU, dd, dh
 
 
-class QrnnLayer(Module):
+class QrnnLayer(_RecurrentLayer):
     """c_t = f_t ⊙ c_{t-1} + (1 - f_t) ⊙ z_t and h_t = o_t ⊙ c_t, with z = tanh(...) and f, o = σ(...).
 
-    Its inputs are the sums z, f, o side by side, [T, B, 3H], which need no state, and c_BH; `c_SBH` is the memory
-    before the first time and after each one, S = T + 1.
+    Its inputs are the sums z, f, o side by side, [T, B, 3H], which need no state, and c_BH; its state is c.
     """
 
     formula = "QRNN of {0}"
-    c_SBH: Array
 
     def forward(self, sums_TBG: Array, c_BH: Array) -> Array:
-        T, B, G = sums_TBG.shape
-        H, dtype = G // 3, sums_TBG.dtype
-        gates_TBG, c_SBH, h_TBH = (self.empty(shape, dtype) for shape in ((T, B, G), (T + 1, B, H), (T, B, H)))
+        (c_SBH,) = self._begin(sums_TBG, c_BH)
+        self._gates_TBG = gates_TBG = self.empty(sums_TBG.shape, sums_TBG.dtype)
         gates_TBG[:] = sums_TBG
-        _activate(gates_TBG, slice(0, H))
-        z, f, o = (gates_TBG[..., n * H : (n + 1) * H] for n in range(3))
-        c_SBH[0] = c_BH
-        for t in range(T):
+        _activate(gates_TBG, slice(0, c_BH.shape[-1]))
+        z, f, o = np.split(gates_TBG, 3, axis=-1)
+        for t in range(len(sums_TBG)):
             np.subtract(c_SBH[t], z[t], out=c_SBH[t + 1])
             c_SBH[t + 1] *= f[t]
             c_SBH[t + 1] += z[t]
-        self.c_SBH, self._gates_TBG = c_SBH, gates_TBG
-        return np.multiply(o, c_SBH[1:], out=h_TBH)
+        h_TBH: Array = np.multiply(o, c_SBH[1:], out=self.empty(o.shape, o.dtype))
+        return h_TBH
 
-    def backward(self, g: Array) -> tuple[Array | None, ...]:
-        gates_TBG, c_SBH, H = self._gates_TBG, self.c_SBH, g.shape[-1]
-        g_TBG = self.empty(gates_TBG.shape, g.dtype)
-        z, f, o = (gates_TBG[..., n * H : (n + 1) * H] for n in range(3))
-        dz, df, do = (g_TBG[..., n * H : (n + 1) * H] for n in range(3))
+    def backward(self, g: Array) -> tuple[Array, ...]:
+        g_TBG, (c_SBH,) = self.empty(self._gates_TBG.shape, g.dtype), self.states
+        (z, f, o), (dz, df, do) = (np.split(each, 3, axis=-1) for each in (self._gates_TBG, g_TBG))
         dc_TBH = g * o
         for t in reversed(range(len(g) - 1)):
             dc_TBH[t] += dc_TBH[t + 1] * f[t + 1]
