@@ -1,53 +1,33 @@
 """Convolution and pooling: a window slides along the last axes, such as the height and the width of an image.
 
-Place (m, n) of the window meets x_{hs+m, ws+n} for output (h, w), with stride s. For all outputs together that is a
-strided part of x, so that each module is a loop over the places of its window.
+Place (m, n) of the window meets x_{hs+m, ws+n} for output (h, w), with stride s.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from chainrule.autodiff.tape.nodes import Array, Node
-from chainrule.autodiff.tape.shapes import fit, has_axes, sum_to
+from chainrule.autodiff.tape.shapes import fit, has_axes
 from chainrule.autodiff.tape.tape import Module
 from chainrule.errors import AutodiffError
 
 
-@dataclass(frozen=True)
-class _Windows:
-    """The windows of one size over the last axes of an array; `lengths` counts them along each axis."""
-
-    size: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilation: int
-    lengths: tuple[int, ...]
-
-    @classmethod
-    def over(
-        cls, module: Node, x: Array, size: tuple[int, ...], strides: tuple[int, ...], dilation: int = 1
-    ) -> _Windows:
-        space = x.shape[x.ndim - len(size) :]
-        reach = [(length - 1) * dilation + 1 for length in size]
-        if not all(0 < r <= length for r, length in zip(reach, space, strict=True)):
-            raise AutodiffError(
-                f"{module.name}: a window of {reach} does not fit into the last axes of {list(x.shape)}"
-            )
-        # a window that would end beyond the last entry is left out
-        steps = zip(space, reach, strides, strict=True)
-        return cls(size, strides, dilation, tuple((length - r) // s + 1 for length, r, s in steps))
-
-    def places(self) -> Iterator[tuple[Any, Any]]:
-        """Yield the index of each place of the window, and of the part of the array that it meets."""
-        for place in np.ndindex(*self.size):
-            starts = [m * self.dilation for m in place]
-            along = zip(starts, self.lengths, self.strides, strict=True)
-            yield (..., *place), (..., *(slice(start, start + (count - 1) * s + 1, s) for start, count, s in along))
+def _windows(module: Node, x: Array, size: tuple[int, ...], stride: tuple[int, ...], dilation: int = 1) -> Array:
+    """Return the windows over the last axes of x, [..., H', W', M, N], a view of it that can be written to."""
+    reach = [(length - 1) * dilation + 1 for length in size]
+    if not all(0 < r <= length for r, length in zip(reach, x.shape[x.ndim - len(size) :], strict=True)):
+        raise AutodiffError(
+            f"{module.name}: a window of {reach} does not fit into the last axes of {list(x.shape)}"
+        )
+    every = sliding_window_view(x, reach, axis=tuple(range(-len(size), 0)), writeable=True)
+    steps = (*stride, *[dilation] * len(size))
+    return every[(..., *(slice(None, None, step) for step in steps))]
 
 
 class Convolution(Module):
@@ -67,41 +47,40 @@ class Convolution(Module):
 
     def forward(self, x: Array, kernels: Array, bias: Array | None = None) -> Array:
         has_axes(self, 3, kernels, or_more=True)
-        size = kernels.shape[2:]
-        has_axes(self, 1 + len(size), x, or_more=True)
-        fit(self, x, -1 - len(size), kernels, 1)
-        self._x = np.pad(x, [(0, 0)] * (x.ndim - len(size)) + [(self.padding, self.padding)] * len(size))
-        self._windows = _Windows.over(self, self._x, size, (self.stride,) * len(size), self.dilation)
-        leading, lengths = x.shape[: -1 - len(size)], self._windows.lengths
-        y = np.zeros((*leading, len(kernels), math.prod(lengths)), np.result_type(x, kernels))
-        for place, part in self._windows.places():
-            # y += α_mn x_mn, with α_mn as a matrix [C', C] and x_mn as [C, H' W']
-            y += kernels[place] @ self._columns(self._x[part])
+        axes = kernels.ndim - 2
+        has_axes(self, 1 + axes, x, or_more=True)
+        fit(self, x, -1 - axes, kernels, 1)
+        self._x = np.pad(x, [(0, 0)] * (x.ndim - axes) + [(self.padding, self.padding)] * axes)
+        self._windows = self._over(self._x, kernels)
+        # [C', ..., H', W'], the products summed over channels and places
+        y = np.tensordot(kernels, self._windows, ([*range(1, axes + 2)], [-1 - 2 * axes, *range(-axes, 0)]))
+        y = np.moveaxis(y, 0, -1 - axes)
         if bias is not None:
             has_axes(self, 1, bias)
             fit(self, kernels, 0, bias, 0)
-            y += bias[:, None]
-        return y.reshape(*leading, len(kernels), *lengths)
+            y += bias.reshape(-1, *[1] * axes)
+        return y
 
     def backward(self, g: Array) -> tuple[Array, ...]:
         x, kernels = (node.out_tensor for node in self.in_modules[:2])
-        g = self._columns(g)
-        dx, dkernels = np.zeros_like(self._x, g.dtype), np.empty_like(kernels, g.dtype)
-        for place, part in self._windows.places():
-            # dL/dα_mn = Σ g x_mnᵀ,  dL/dx_mn += α_mnᵀ g
-            alpha = kernels[place]
-            dkernels[place] = sum_to(g @ self._columns(self._x[part]).swapaxes(-1, -2), alpha.shape)
-            dx[part] += (alpha.T @ g).reshape(dx[part].shape)
-        space = x.shape[2 - kernels.ndim :]
-        inside: Any = (..., *(slice(self.padding, self.padding + length) for length in space))
+        axes = kernels.ndim - 2
+        leading, space = [*range(x.ndim - axes - 1)], [*range(-axes, 0)]
+        # dL/dα_mn = Σ g x_mnᵀ, over all outputs
+        of_windows = [*leading, *range(len(leading) + 1, len(leading) + 1 + axes)]
+        dkernels = np.tensordot(g, self._windows, ([*leading, *space], of_windows))
+        dx = np.zeros_like(self._x, g.dtype)
+        dwindows = self._over(dx, kernels)
+        for place in np.ndindex(kernels.shape[2:]):
+            # dL/dx_mn += α_mnᵀ g
+            dplace = np.tensordot(kernels[(..., *place)], g, (0, len(leading)))
+            dwindows[(..., *place)] += np.moveaxis(dplace, 0, len(leading))
+        inside: Any = (..., *(slice(self.padding, self.padding + length) for length in x.shape[x.ndim - axes :]))
         # dL/dβ = Σ g, over all outputs of the channel
-        dbias = [sum_to(g.sum(axis=-1), node.out_tensor.shape) for node in self.in_modules[2:]]
+        dbias = [g.sum(axis=(*leading, *space)) for _ in self.in_modules[2:]]
         return dx[inside], dkernels, *dbias
 
-    def _columns(self, channels: Array) -> Array:
-        """Flatten [..., C, H', W'] to [..., C, H' W']."""
-        lengths = self._windows.lengths
-        return channels.reshape(*channels.shape[: -len(lengths)], math.prod(lengths))
+    def _over(self, x: Array, kernels: Array) -> Array:
+        return _windows(self, x, kernels.shape[2:], (self.stride,) * (kernels.ndim - 2), self.dilation)
 
     def equation(self, *names: str) -> str:
         return " + ".join([super().equation(*names[:2]), *names[2:]])
@@ -119,18 +98,17 @@ class _Pool(Module):
         _check(self, 1, stride=1 if stride is None else stride)
         self.size, self.stride = size, stride
 
-    def _parts(self, x: Array) -> list[Any]:
-        """For each place of the window, the index of the part of x that it meets."""
+    def _over(self, x: Array) -> Array:
         has_axes(self, len(self.size), x, or_more=True)
-        strides = self.size if self.stride is None else (self.stride,) * len(self.size)
-        return [part for _, part in _Windows.over(self, x, self.size, strides).places()]
+        stride = self.size if self.stride is None else (self.stride,) * len(self.size)
+        return _windows(self, x, self.size, stride)
 
-    def _spread(self, gradients: Iterator[Array]) -> Array:
-        """Return the gradient of x from those of its parts, which add up where windows overlap."""
-        x = self.in_modules[0].out_tensor
+    def _spread(self, x: Array, gradients: Iterable[Array]) -> Array:
+        """Return the gradient of x from those at each place of the window, which add up where windows overlap."""
         dx = np.zeros_like(x)
-        for part, gradient in zip(self._parts(x), gradients, strict=True):
-            dx[part] += gradient
+        windows = self._over(dx)
+        for place, gradient in zip(np.ndindex(self.size), gradients, strict=True):
+            windows[(..., *place)] += gradient
         return dx
 
 
@@ -143,14 +121,15 @@ class MaxPool(_Pool):
     formula = "maxpool({})"
 
     def forward(self, x: Array) -> Array:
-        parts = np.stack([x[part] for part in self._parts(x)])
-        self._largest = parts.argmax(axis=0)
-        z: Array = parts.max(axis=0)
+        windows = self._over(x)
+        flat = windows.reshape(*windows.shape[: x.ndim], -1)
+        self._largest = flat.argmax(axis=-1)
+        z: Array = flat.max(axis=-1)
         return z
 
-    def backward(self, g: Array) -> tuple[Array]:
+    def backward(self, x: Array, z: Array, g: Array) -> Array:
         # dz/dx = 1 for the largest entry of the window, the first of equal ones, else 0
-        return (self._spread(g * (self._largest == place) for place in range(math.prod(self.size))),)
+        return self._spread(x, (g * (self._largest == place) for place in range(math.prod(self.size))))
 
 
 class MeanPool(_Pool):
@@ -159,13 +138,13 @@ class MeanPool(_Pool):
     formula = "meanpool({})"
 
     def forward(self, x: Array) -> Array:
-        z: Array = np.mean([x[part] for part in self._parts(x)], axis=0)
+        z: Array = self._over(x).mean(axis=tuple(range(-len(self.size), 0)))
         return z
 
-    def backward(self, g: Array) -> tuple[Array]:
+    def backward(self, x: Array, z: Array, g: Array) -> Array:
         # dz/dx = 1 / (M N) for each entry of the window
         number = math.prod(self.size)
-        return (self._spread(g / number for _ in range(number)),)
+        return self._spread(x, [g / number] * number)
 
 
 def _check(module: Node, least: int, **numbers: int) -> None:
