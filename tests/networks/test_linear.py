@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from chainrule.networks import linear as module
-from chainrule.networks.linear import Linear, linear
+from chainrule.networks import layers as module
+from chainrule.networks.layers import Linear, linear
 
 
 @pytest.mark.parametrize("bias", [False, True])

@@ -15,7 +15,7 @@ from torch import Tensor
 from chainrule.networks.config import BagOfWordsConfig
 from chainrule.networks.layers import Embedding, HiddenLayers, make_head
 from chainrule.networks.memory import Sums
-from chainrule.networks.network import Network, Reading, Table
+from chainrule.networks.network import Network, Reading
 from chainrule.networks.precision import wide_type
 
 
@@ -29,9 +29,6 @@ class BagOfWords(Network):
         self.hidden = HiddenLayers(config)
         tied_to = self.embedding.weight if config.tied else None
         self.projection, self.head = make_head(config.hidden, vocab_size, tied_to, bias=config.bias)
-
-    def table(self) -> Table:
-        return Table(self.embedding.weight, self.embedding.scale, "embedding")
 
     def begin(self, batch_size: int) -> Sums:
         table = self.embedding.weight

@@ -15,7 +15,7 @@ from torch import Tensor
 from chainrule.networks.config import FeedforwardConfig
 from chainrule.networks.layers import Embedding, HiddenLayers, make_head
 from chainrule.networks.memory import LastTokens
-from chainrule.networks.network import Network, Reading, Table
+from chainrule.networks.network import Network, Reading
 from chainrule.networks.regularise import Dropout, EmbeddingDropout
 
 
@@ -32,9 +32,6 @@ class Feedforward(Network):
         width = config.hidden + (config.inputs if config.direct else 0)
         tied_to = self.embedding.weight if config.tied else None
         self.projection, self.head = make_head(width, vocab_size, tied_to, bias=config.bias)
-
-    def table(self) -> Table:
-        return Table(self.embedding.weight, self.embedding.scale, "embedding")
 
     def begin(self, batch_size: int) -> LastTokens:
         shape = (batch_size, self.config.order - 2)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from chainrule.arrays import PAD
-from chainrule.networks.layers import Head, last_of_rows
+from chainrule.networks.layers import Head, Table, last_of_rows
 from chainrule.networks.memory import Memory
 from chainrule.networks.precision import PlainProducts
 
@@ -39,16 +39,6 @@ class BatchLoss(NamedTuple):
     """The penalty that regularisation adds to the mean loss; None if there is none."""
     memory: Any
     """The memory after the batch; None if nothing is carried on."""
-
-
-class Table(NamedTuple):
-    """The embedding table of a network, which may be filled with pretrained word vectors."""
-
-    weight_VD: nn.Parameter
-    scale: float
-    """The factor that vectors are multiplied by at the lookup."""
-    setting: str
-    """The name of the setting for its width."""
 
 
 class Trainable(PlainProducts, ABC):
@@ -85,12 +75,13 @@ class Network(Trainable):
     """A network that reads tokens one after the other; constructed from (config, vocab_size, bos)."""
 
     head: Head
+    embedding: Any
     keeps_cache = False
     """True if its memory is a `Cache`, and if it has `step` and `steps`, which read in place."""
 
-    @abstractmethod
     def table(self) -> Table:
         """Return the embedding table."""
+        return self.embedding.table()
 
     @abstractmethod
     def begin(self, batch_size: int) -> Memory:

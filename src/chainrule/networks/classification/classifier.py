@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from chainrule.arrays import PAD
 from chainrule.networks.classification.config import ClassifierSettings
-from chainrule.networks.layers import Embedding, Head, last_of_rows
-from chainrule.networks.network import BatchLoss, Table, Trainable
+from chainrule.networks.layers import Embedding, Head, Table, last_of_rows
+from chainrule.networks.network import BatchLoss, Trainable
 from chainrule.networks.recurrent.both_ways import BothWays
 from chainrule.networks.regularise import Dropout, VariationalDropout
 from chainrule.networks.transformer.stack import Encoder
@@ -46,17 +46,18 @@ class ClassifierNetwork(Trainable):
         """`encoder` is that of a pretrained masked model."""
         super().__init__()
         self.config = config
-        self.body: EncoderBody | RecurrentBody | BagBody
-        if encoder is not None:
-            self.body = EncoderBody(encoder, frozen=config.frozen)
-        elif config.encoder == "transformer":
-            self.body = EncoderBody(Encoder(config.transformer(), vocab_size))
-        else:
-            self.body = (BagBody if config.encoder == "bagofwords" else RecurrentBody)(config, vocab_size)
+        self.body: EncoderBody | BagBody
         self.hidden = nn.ModuleList()
-        if encoder is None and config.encoder == "bagofwords":
+        if encoder is not None or config.encoder == "transformer":
+            self.body = EncoderBody(encoder or Encoder(config.transformer(), vocab_size))
+        elif config.is_recurrent:
+            self.body = RecurrentBody(config, vocab_size)
+        else:
+            self.body = BagBody(config, vocab_size)
             sizes = [config.embedding, *[config.width] * config.layers]
             self.hidden.extend(map(nn.Linear, sizes[:-1], sizes[1:]))
+        if encoder is not None and config.frozen:
+            encoder.freeze()
         self.dropout = Dropout(config.dropout)
         # not named head: a head predicts tokens of the text
         self.label_head = Head(config.width, labels, bias=True)
@@ -110,7 +111,7 @@ class BagBody(nn.Module):
         self.embedding = Embedding(vocab_size, config.embedding, tied=False)
 
     def table(self) -> Table:
-        return Table(self.embedding.weight, self.embedding.scale, "embedding")
+        return self.embedding.table()
 
     def forward(self, ids_BS: Tensor, is_token_BS: Tensor) -> Read:
         vectors_BSD = self.embedding(ids_BS)
@@ -136,19 +137,13 @@ class RecurrentBody(BagBody):
 class EncoderBody(nn.Module):
     """A Transformer encoder, in which each token attends to all tokens of its text."""
 
-    def __init__(self, encoder: Encoder, *, frozen: bool = False) -> None:
+    def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        self.encoder, self.frozen = encoder, frozen
-        if frozen:
-            encoder.requires_grad_(False)
+        self.encoder = encoder
 
     def table(self) -> Table:
-        config = self.encoder.config
-        return Table(self.encoder.embedding, config.width**0.5 if config.scaled_embedding else 1.0, "width")
+        return self.encoder.table()
 
     def forward(self, ids_BS: Tensor, is_token_BS: Tensor) -> Read:
-        if self.frozen:
-            self.encoder.eval()
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            h_BSD = self.encoder(ids_BS, None if bool(is_token_BS.all()) else is_token_BS)
+        h_BSD = self.encoder(ids_BS, None if bool(is_token_BS.all()) else is_token_BS)
         return Read(h_BSD, last_of_rows(h_BSD, is_token_BS.sum(dim=1), h_BSD[:, 0]))

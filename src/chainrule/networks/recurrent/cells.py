@@ -46,55 +46,19 @@ def elman(
     return (f(_affine(x_BD, weights.W, weights.b) + _affine(h_BH, weights.U, weights.d)),)
 
 
-class LstmGates(NamedTuple):
-    """The gates of an LSTM at one time step, and the candidate that the input gate lets in; each [B, H]."""
-
-    input: Tensor
-    forget: Tensor
-    candidate: Tensor
-    output: Tensor
-
-
-def lstm_gates(x_BD: Tensor, h_BH: Tensor, weights: CellWeights) -> LstmGates:
-    """Return the gates of an LSTM, from the input x_t and the hidden state h_{t-1}."""
+def lstm(x_BD: Tensor, state: CellState, weights: CellWeights) -> CellState:
+    """Take a step of long short-term memory (Hochreiter and Schmidhuber 1997; Gers and others 2000)."""
+    h_BH, c_BH = state
     sums = _affine(x_BD, weights.W, weights.b) + _affine(h_BH, weights.U, weights.d)
     input_BH, forget_BH, candidate_BH, output_BH = sums.chunk(4, dim=-1)
     # i_t = σ(W_i x_t + U_i h_{t-1} + b_i), and f_t and o_t likewise
     i_BH, f_BH, o_BH = torch.sigmoid(input_BH), torch.sigmoid(forget_BH), torch.sigmoid(output_BH)
     # g_t = tanh(W_g x_t + U_g h_{t-1} + b_g)
-    return LstmGates(i_BH, f_BH, torch.tanh(candidate_BH), o_BH)
-
-
-def lstm(x_BD: Tensor, state: CellState, weights: CellWeights) -> CellState:
-    """Take a step of long short-term memory (Hochreiter and Schmidhuber 1997; Gers and others 2000)."""
-    h_BH, c_BH = state
-    i_BH, f_BH, g_BH, o_BH = lstm_gates(x_BD, h_BH, weights)
+    g_BH = torch.tanh(candidate_BH)
     # c_t = f_t ⊙ c_{t-1} + i_t ⊙ g_t
     c_BH = f_BH * c_BH + i_BH * g_BH
     # h_t = o_t ⊙ tanh(c_t)
     return o_BH * torch.tanh(c_BH), c_BH
-
-
-class GruGates(NamedTuple):
-    """The gates of a GRU at one time step, and the candidate for its new state; each [B, H]."""
-
-    reset: Tensor
-    update: Tensor
-    candidate: Tensor
-
-
-def gru_gates(x_BD: Tensor, h_BH: Tensor, weights: CellWeights, reset: Reset = "after") -> GruGates:
-    """Return the gates of a GRU, from the input x_t and the hidden state h_{t-1}."""
-    reset_x, update_x, candidate_x = _affine(x_BD, weights.W, weights.b).chunk(3, dim=-1)
-    (U_r, U_z, U_n), (d_r, d_z, d_n) = weights.U.chunk(3), weights.d.chunk(3)
-    # r_t = σ(W_r x_t + U_r h_{t-1} + b_r),  z_t = σ(W_z x_t + U_z h_{t-1} + b_z)
-    r_BH = torch.sigmoid(reset_x + _affine(h_BH, U_r, d_r))
-    z_BH = torch.sigmoid(update_x + _affine(h_BH, U_z, d_z))
-    if reset == "before":
-        # n_t = tanh(W_n x_t + b_n + U_n (r_t ⊙ h_{t-1}) + d_n)
-        return GruGates(r_BH, z_BH, torch.tanh(candidate_x + _affine(r_BH * h_BH, U_n, d_n)))
-    # n_t = tanh(W_n x_t + b_n + r_t ⊙ (U_n h_{t-1} + d_n))
-    return GruGates(r_BH, z_BH, torch.tanh(candidate_x + r_BH * _affine(h_BH, U_n, d_n)))
 
 
 def gru(x_BD: Tensor, state: CellState, weights: CellWeights, reset: Reset = "after") -> CellState:
@@ -104,23 +68,25 @@ def gru(x_BD: Tensor, state: CellState, weights: CellWeights, reset: Reset = "af
     apply it to U_n h_{t-1} + d_n, after the product, so that all three products with h_{t-1} are computed at once.
     """
     (h_BH,) = state
-    _, z_BH, n_BH = gru_gates(x_BD, h_BH, weights, reset)
+    reset_x, update_x, candidate_x = _affine(x_BD, weights.W, weights.b).chunk(3, dim=-1)
+    (U_r, U_z, U_n), (d_r, d_z, d_n) = weights.U.chunk(3), weights.d.chunk(3)
+    # r_t = σ(W_r x_t + U_r h_{t-1} + b_r),  z_t = σ(W_z x_t + U_z h_{t-1} + b_z)
+    r_BH = torch.sigmoid(reset_x + _affine(h_BH, U_r, d_r))
+    z_BH = torch.sigmoid(update_x + _affine(h_BH, U_z, d_z))
+    if reset == "before":
+        # n_t = tanh(W_n x_t + b_n + U_n (r_t ⊙ h_{t-1}) + d_n)
+        n_BH = torch.tanh(candidate_x + _affine(r_BH * h_BH, U_n, d_n))
+    else:
+        # n_t = tanh(W_n x_t + b_n + r_t ⊙ (U_n h_{t-1} + d_n))
+        n_BH = torch.tanh(candidate_x + r_BH * _affine(h_BH, U_n, d_n))
     # h_t = (1 - z_t) ⊙ n_t + z_t ⊙ h_{t-1}
     return ((1 - z_BH) * n_BH + z_BH * h_BH,)
 
 
-class QrnnGates(NamedTuple):
-    """The gates of a QRNN, and the candidate that the forget gate lets in; each [..., H]."""
-
-    candidate: Tensor
-    forget: Tensor
-    output: Tensor
-
-
-def qrnn_gates(sums: Tensor) -> QrnnGates:
-    """Return the gates of a QRNN from W [x_{t-k+1}; ...; x_t] + b: they do not depend on the state before."""
+def qrnn_gates(sums: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the candidate, the forget and the output gate of a QRNN from W [x_{t-k+1}; ...; x_t] + b."""
     z, f, o = sums.chunk(3, dim=-1)
-    return QrnnGates(torch.tanh(z), torch.sigmoid(f), torch.sigmoid(o))
+    return torch.tanh(z), torch.sigmoid(f), torch.sigmoid(o)
 
 
 def qrnn(inputs_BK: Tensor, c_BH: Tensor, W: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

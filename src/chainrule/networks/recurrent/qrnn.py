@@ -44,9 +44,9 @@ class QrnnLayer(nn.Module):
         sums_TBG = functional.linear(inputs_TBK, self._dropped(), self.weights.bias)
         # the memory may decay slowly, by less than bfloat16 can tell from 1
         dtype = wide_type(sums_TBG)
-        gates, c_BH = qrnn_gates(sums_TBG.to(dtype)), state[0].to(dtype)
-        c_TBH = scan(gates.forget, (1 - gates.forget) * gates.candidate, c_BH)
-        h_TBH = (gates.output * c_TBH).to(sums_TBG.dtype)
+        (z_TBH, f_TBH, o_TBH), c_BH = qrnn_gates(sums_TBG.to(dtype)), state[0].to(dtype)
+        c_TBH = scan(f_TBH, (1 - f_TBH) * z_TBH, c_BH)
+        h_TBH = (o_TBH * c_TBH).to(sums_TBG.dtype)
         return h_TBH.transpose(0, 1), self._after(c_BH, c_TBH, every_SBD, lengths_B)
 
     def read_by_cells(

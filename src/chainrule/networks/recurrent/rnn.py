@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from chainrule.networks.config import PARTS, RecurrentConfig
 from chainrule.networks.layers import Embedding, make_head
 from chainrule.networks.memory import RecurrentMemory
-from chainrule.networks.network import Network, Reading, Table
+from chainrule.networks.network import Network, Reading
 from chainrule.networks.recurrent.fused_layer import FusedLayer
 from chainrule.networks.regularise import EmbeddingDropout, VariationalDropout, activation_penalty
 
@@ -51,9 +51,6 @@ class Recurrent(Network):
         config = self.config
         options: Any = {name: getattr(config, name) for name in ("reset", "biases", "orthogonal")}
         return FusedLayer(config.cell, config.activation, below, width, config.weight_dropout, **options)
-
-    def table(self) -> Table:
-        return Table(self.embedding.weight, self.embedding.scale, "embedding")
 
     def begin(self, batch_size: int) -> RecurrentMemory:
         parts = PARTS[self.config.cell]

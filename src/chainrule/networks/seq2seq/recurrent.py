@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from chainrule.networks.config import PARTS
-from chainrule.networks.layers import Embedding, last_of_rows, make_head
+from chainrule.networks.layers import Embedding, Table, last_of_rows, make_head
 from chainrule.networks.memory import ArrayMemory
-from chainrule.networks.network import Reading, Table
+from chainrule.networks.network import Reading
 from chainrule.networks.recurrent.both_ways import BothWays
 from chainrule.networks.recurrent.cells import CellState
 from chainrule.networks.recurrent.fused_layer import FusedLayer
@@ -74,7 +74,7 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         self.dropout, self.input_dropout = Dropout(config.dropout), VariationalDropout(config.dropout)
 
     def table(self) -> Table:
-        return Table(self.embedding.weight, self.embedding.scale, "width")
+        return self.embedding.table("width")
 
     # -- the encoder --------------------------------------------------------------------------------------
 

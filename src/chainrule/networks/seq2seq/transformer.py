@@ -12,8 +12,8 @@ from typing import Any
 from torch import Tensor
 from torch.nn.functional import pad
 
-from chainrule.networks.layers import Head
-from chainrule.networks.network import Reading, Table
+from chainrule.networks.layers import Head, Table
+from chainrule.networks.network import Reading
 from chainrule.networks.seq2seq.config import Seq2SeqSettings
 from chainrule.networks.seq2seq.encoder_decoder import EncoderDecoder, SourcedMemory, Sources
 from chainrule.networks.transformer.attention import CrossAttention, Kept, SourceView

@@ -14,8 +14,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from chainrule.arrays import PAD
-from chainrule.networks.layers import Head
-from chainrule.networks.network import BatchLoss, Table, Trainable
+from chainrule.networks.layers import Head, Table
+from chainrule.networks.network import BatchLoss, Trainable
 from chainrule.networks.recurrent.both_ways import BothWays
 from chainrule.networks.regularise import Dropout, VariationalDropout
 from chainrule.networks.tagging.config import TaggerSettings, WordInputs
@@ -53,7 +53,7 @@ class TaggerNetwork(Trainable):
 
     def table(self) -> Table:
         """Return the table of words, which may be filled with word vectors."""
-        return Table(self.words.embedding.weight, self.words.embedding.scale, "embedding")
+        return self.words.embedding.table()
 
     def features(self, inputs: WordInputs) -> Tensor:
         """Return h_t, the input of the head, [B, T, D]."""

@@ -33,12 +33,13 @@ class WordFeatures(nn.Module):
         self.spelling: LstmSpelling | CnnSpelling | None = None
         if config.characters != "none":
             self.spelling = (LstmSpelling if config.characters == "lstm" else CnnSpelling)(config.spelling)
-        self.pretrained = None if encoder is None else PretrainedFeatures(encoder, frozen=config.frozen)
-        self.width = config.embedding
-        if self.spelling is not None:
-            self.width += config.spelling
-        if self.pretrained is not None:
-            self.width += self.pretrained.width
+        self.width = config.embedding + (config.spelling if self.spelling is not None else 0)
+        self.pretrained: PretrainedFeatures | None = None
+        if encoder is not None:
+            self.pretrained = PretrainedFeatures(encoder)
+            self.width += encoder.config.width
+            if config.frozen:
+                encoder.freeze()
 
     def forward(self, inputs: WordInputs) -> Tensor:
         """Return the features of each word, [B, T, D]; those of padding mean nothing."""
@@ -104,27 +105,22 @@ class PretrainedFeatures(nn.Module):
     A sentence of more subwords than the encoder reads at once is read in pieces.
     """
 
-    def __init__(self, encoder: Encoder, *, frozen: bool) -> None:
+    def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        self.encoder, self.frozen, self.width = encoder, frozen, encoder.config.width
-        if frozen:
-            encoder.requires_grad_(False)
+        self.encoder = encoder
 
     def forward(self, subwords_BS: Tensor, word_of_BS: Tensor, words: int) -> Tensor:
         B, S = subwords_BS.shape
-        if self.frozen:
-            self.encoder.eval()
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            pieces = torch.split(subwords_BS, self.encoder.config.window, dim=1)
-            features_BSD = torch.cat([self._piece(ids_BS) for ids_BS in pieces], dim=1)
+        pieces = torch.split(subwords_BS, self.encoder.config.window, dim=1)
+        features_BSD = torch.cat([self._piece(ids_BS) for ids_BS in pieces], dim=1)
         # one more row for each sentence, for the features of padding
         rows_BS = word_of_BS + (words + 1) * torch.arange(B, device=word_of_BS.device)[:, None]
-        sums_ND = features_BSD.new_zeros(B * (words + 1), self.width)
+        sums_ND = features_BSD.new_zeros(B * (words + 1), features_BSD.shape[2])
         sums_ND = sums_ND.index_add(0, rows_BS.flatten(), features_BSD.flatten(0, 1))
         counts_N = features_BSD.new_zeros(len(sums_ND))
         counts_N = counts_N.index_add(0, rows_BS.flatten(), features_BSD.new_ones(B * S))
         means_ND = sums_ND / counts_N.clamp(min=1)[:, None]
-        return means_ND.reshape(B, words + 1, self.width)[:, :words]
+        return means_ND.reshape(B, words + 1, -1)[:, :words]
 
     def _piece(self, ids_BS: Tensor) -> Tensor:
         is_token_BS = ids_BS != PAD

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from chainrule.networks.linear import Linear
+from chainrule.networks.layers import Linear
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.norms import rms_norm
 from chainrule.networks.transformer.positions import Rotation, rotate

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from chainrule.networks.linear import Linear
+from chainrule.networks.layers import Linear
 from chainrule.networks.transformer.attention import Attend, CrossAttention, SelfAttention, SourceView
 from chainrule.networks.transformer.config import Activation, TransformerConfig
 from chainrule.networks.transformer.norms import rms_norm

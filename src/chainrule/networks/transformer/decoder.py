@@ -10,7 +10,6 @@ does so for one token a row, without the host ever waiting for the device.
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from chainrule.networks.layers import Head
-from chainrule.networks.network import Network, Reading, Table
+from chainrule.networks.network import Network, Reading
 from chainrule.networks.precision import working_type
 from chainrule.networks.transformer.attention import Attend, fused_attention, single_query_attention
 from chainrule.networks.transformer.cache import Appending, Buffer, Cache, empty_cache, write_at
@@ -55,9 +54,6 @@ class Transformer(Stack, Network):
         tied_to = self.embedding if config.tied else None
         self.head = Head(config.width, vocab_size, tied_to=tied_to, extra=extra)
         self.initialise(self.embedding, self.head.weight)
-
-    def table(self) -> Table:
-        return Table(self.embedding, math.sqrt(self.config.width) if self.config.scaled_embedding else 1.0, "width")
 
     def begin(self, batch_size: int, capacity: int | None = None) -> Cache:
         """Return an empty cache, which grows as tokens are read; `capacity` reserves space for some at once."""

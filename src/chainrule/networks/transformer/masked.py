@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from chainrule.arrays import PAD
-from chainrule.networks.layers import Head
-from chainrule.networks.network import BatchLoss, Table, Trainable
+from chainrule.networks.layers import Head, Table
+from chainrule.networks.network import BatchLoss, Trainable
 from chainrule.networks.transformer.blocks import Norm, activate
 from chainrule.networks.transformer.settings import MaskedSettings
 from chainrule.networks.transformer.stack import Encoder
@@ -33,8 +33,7 @@ class MaskedTransformer(Trainable):
 
     def table(self) -> Table:
         """Return the embedding table."""
-        scale = math.sqrt(self.config.width) if self.config.scaled_embedding else 1.0
-        return Table(self.encoder.embedding, scale, "width")
+        return self.encoder.table()
 
     def forward(self, ids_BS: Tensor, is_token_BS: Tensor | None = None) -> Tensor:
         """Return the features of each token, [B, S, D]; the first one of a row is the token before it."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Self, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from chainrule.networks.config import padded_size
+from chainrule.networks.layers import Table
 from chainrule.networks.precision import working_type
 from chainrule.networks.regularise import EmbeddingDropout
 from chainrule.networks.transformer.attention import Attend, SourceView, fused_attention
@@ -119,6 +120,10 @@ class Stack(Layers):
         self.token_dropout = EmbeddingDropout(config.token_dropout)
         self._make(config, crosses=crosses)
 
+    def table(self) -> Table:
+        """Return the embedding table."""
+        return Table(self.embedding, math.sqrt(self.config.width) if self.config.scaled_embedding else 1.0, "width")
+
     def embed(self, ids_BT: Tensor, places: slice | Tensor) -> Tensor:
         """x⁰ = E[id] + position, or the norm of that."""
         x_BTD: Tensor = self.token_dropout(F.embedding(ids_BT, self.embedding), ids_BT, len(self.embedding))
@@ -139,6 +144,15 @@ class Encoder(Stack):
     ) -> None:
         super().__init__(config, vocab_size, embedding=embedding)
         self.initialise(*([self.embedding] if embedding is None else []))
+        self.is_frozen = False
+
+    def freeze(self) -> None:
+        """Leave the weights as they are: training computes no gradients of them, and leaves out no features."""
+        self.is_frozen = True
+        self.requires_grad_(False).eval()
+
+    def train(self, mode: bool = True) -> Self:
+        return super().train(mode and not self.is_frozen)
 
     def forward(self, ids_BS: Tensor, is_token_BS: Tensor | None = None) -> Tensor:
         """Return the features of each token, [B, S, D]; None: there is no padding, whose features mean nothing."""
