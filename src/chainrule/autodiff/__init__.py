@@ -43,55 +43,12 @@ from chainrule.autodiff.tape.moves import Concat, Reshape, Slice, Stack, Transpo
 from chainrule.autodiff.tape.nodes import Array, Node, Parameter, Part, SparseRows, Value
 from chainrule.autodiff.tape.tape import Module, Stage, Tape, current_tape, no_grad, tape_bwd
 
-__all__ = [
-    "GELU",
-    "Add",
-    "Array",
-    "Concat",
-    "Convolution",
-    "CrossEntropy",
-    "Divide",
-    "Embedding",
-    "ErfGELU",
-    "Exp",
-    "LayerNorm",
-    "LeakyReLU",
-    "Linear",
-    "Log",
-    "MatMul",
-    "MaxPool",
-    "Maximum",
-    "Mean",
-    "MeanPool",
-    "MergeHeads",
-    "Module",
-    "Multiply",
-    "Node",
-    "Parameter",
-    "Part",
-    "Power",
-    "RMSNorm",
-    "ReLU",
-    "Reshape",
-    "Rotate",
-    "RunningMean",
-    "Scale",
-    "ScaledDotProductAttention",
-    "Sigmoid",
-    "Slice",
-    "Softmax",
-    "SoftmaxCrossEntropy",
-    "SparseRows",
-    "SplitHeads",
-    "Stack",
-    "Stage",
-    "Subtract",
-    "Sum",
-    "Tanh",
-    "Tape",
-    "Transpose",
-    "Value",
-    "current_tape",
-    "no_grad",
-    "tape_bwd",
-]
+__all__ = ["Array", "Module", "Node", "Parameter", "Part", "SparseRows", "Stage", "Tape", "Value"]
+__all__ += ["current_tape", "no_grad", "tape_bwd"]
+__all__ += ["Embedding", "Linear", "MatMul", "Mean", "RunningMean", "Scale", "Sum"]
+__all__ += ["GELU", "ErfGELU", "Exp", "LeakyReLU", "Log", "ReLU", "Sigmoid", "Tanh"]
+__all__ += ["Add", "Divide", "Maximum", "Multiply", "Power", "Subtract"]
+__all__ += ["Convolution", "LayerNorm", "MaxPool", "MeanPool", "RMSNorm"]
+__all__ += ["MergeHeads", "Rotate", "ScaledDotProductAttention", "SplitHeads"]
+__all__ += ["Concat", "Reshape", "Slice", "Stack", "Transpose"]
+__all__ += ["CrossEntropy", "Softmax", "SoftmaxCrossEntropy"]

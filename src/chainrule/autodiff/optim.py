@@ -7,9 +7,10 @@ gradient, w the weights.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,117 +31,91 @@ _EPSILON = 1e-8
 _SMOOTHING = 0.99  # α of RMSprop
 
 
-class Rule(ABC):
+class Rule(NamedTuple):
     """An update rule: how a gradient changes the weights."""
 
-    moments = 0
+    step: Callable[[Array, Array, list[Array], Array, float, int], None]
+    """Take a step of the weights w, from a gradient g, the moments, a spare array, the rate and the step's number.
+
+    Steps are counted from 1. w and the moments are updated in place; g and the spare array may be overwritten.
+    """
+    moments: int = 0
     """The number of arrays that the rule keeps for each parameter from step to step, initially zeros."""
-    by_block = True
+    by_block: bool = True
     """Each weight has its own step, so that a few are updated at a time; else all of a parameter together."""
 
-    @abstractmethod
-    def step(self, w: Array, g: Array, moments: list[Array], spare: Array, rate: float, count: int) -> None:
-        """Take step number `count`, from 1, of the weights `w`: `w` and `moments` are updated in place.
 
-        `g`, the gradient, and `spare` are scratch space, which may be overwritten.
-        """
-
-
-class Sgd(Rule):
+def sgd(w: Array, g: Array, moments: list[Array], spare: Array, rate: float, count: int) -> None:
     """Stochastic gradient descent."""
-
-    def step(self, w: Array, g: Array, moments: list[Array], spare: Array, rate: float, count: int) -> None:
-        # w ← w - η g
-        g *= rate
-        w -= g
+    # w ← w - η g
+    g *= rate
+    w -= g
 
 
-class Momentum(Rule):
+def momentum(
+    w: Array, g: Array, moments: list[Array], spare: Array, rate: float, count: int, *, kept: float
+) -> None:
     """Gradient descent with Nesterov momentum: steps along a decaying sum of past gradients, as a ball rolls on."""
-
-    moments = 1
-
-    def __init__(self, kept: float) -> None:
-        self.kept = kept
-
-    def step(self, w: Array, g: Array, moments: list[Array], spare: Array, rate: float, count: int) -> None:
-        (v,) = moments
-        # v ← μ v + g
-        v *= self.kept
-        v += g
-        # w ← w - η (g + μ v)
-        np.multiply(v, self.kept, out=spare)
-        spare += g
-        spare *= rate
-        w -= spare
+    (v,) = moments
+    # v ← μ v + g
+    v *= kept
+    v += g
+    # w ← w - η (g + μ v)
+    np.multiply(v, kept, out=spare)
+    spare += g
+    spare *= rate
+    w -= spare
 
 
-class RmsProp(Rule):
+def rmsprop(w: Array, g: Array, moments: list[Array], spare: Array, rate: float, count: int) -> None:
     """Gradients divided by their running root mean square, so that all weights take steps of a similar size."""
-
-    moments = 1
-
-    def step(self, w: Array, g: Array, moments: list[Array], spare: Array, rate: float, count: int) -> None:
-        (v,) = moments
-        # v ← α v + (1 - α) g²
-        _smooth_square(v, g, spare, _SMOOTHING)
-        # w ← w - η g / (√v + ε)
-        np.sqrt(v, out=spare)
-        spare += _EPSILON
-        g /= spare
-        g *= rate
-        w -= g
+    (v,) = moments
+    # v ← α v + (1 - α) g²
+    _smooth_square(v, g, spare, _SMOOTHING)
+    # w ← w - η g / (√v + ε)
+    np.sqrt(v, out=spare)
+    spare += _EPSILON
+    g /= spare
+    g *= rate
+    w -= g
 
 
-class Adam(Rule):
+def adam(
+    w: Array, g: Array, moments: list[Array], spare: Array, rate: float, count: int,
+    *, first: float, second: float, decay: float = 0.0,
+) -> None:  # fmt: skip
     """Momentum and RMSprop together (Kingma and Ba 2015); with a decay, AdamW."""
-
-    moments = 2
-
-    def __init__(self, first: float, second: float, decay: float = 0.0) -> None:
-        self.first, self.second, self.decay = first, second, decay
-
-    def step(self, w: Array, g: Array, moments: list[Array], spare: Array, rate: float, count: int) -> None:
-        m, v = moments
-        first, second = self.first, self.second
-        if self.decay:
-            # w ← (1 - η λ) w, decoupled from the gradient (Loshchilov and Hutter 2019)
-            w *= 1 - rate * self.decay
-        # v ← β₂ v + (1 - β₂) g²
-        _smooth_square(v, g, spare, second)
-        # m ← β₁ m + (1 - β₁) g
-        m *= first
-        g *= 1 - first
-        m += g
-        # w ← w - η m̂ / (√v̂ + ε),  m̂ = m / (1 - β₁ᵗ),  v̂ = v / (1 - β₂ᵗ), since m and v start at 0
-        np.sqrt(v, out=spare)
-        spare *= 1 / math.sqrt(1 - second**count)
-        spare += _EPSILON
-        np.divide(m, spare, out=spare)
-        spare *= rate / (1 - first**count)
-        w -= spare
+    m, v = moments
+    if decay:
+        # w ← (1 - η λ) w, decoupled from the gradient (Loshchilov and Hutter 2019)
+        w *= 1 - rate * decay
+    # v ← β₂ v + (1 - β₂) g²
+    _smooth_square(v, g, spare, second)
+    # m ← β₁ m + (1 - β₁) g
+    m *= first
+    g *= 1 - first
+    m += g
+    # w ← w - η m̂ / (√v̂ + ε),  m̂ = m / (1 - β₁ᵗ),  v̂ = v / (1 - β₂ᵗ), since m and v start at 0
+    np.sqrt(v, out=spare)
+    spare *= 1 / math.sqrt(1 - second**count)
+    spare += _EPSILON
+    np.divide(m, spare, out=spare)
+    spare *= rate / (1 - first**count)
+    w -= spare
 
 
-class Muon(Rule):
+def muon(w: Array, g: Array, moments: list[Array], spare: Array, rate: float, count: int, *, decay: float) -> None:
     """Momentum, made orthogonal: a step moves all directions of a matrix alike (Jordan et al. 2024)."""
-
-    moments, by_block = 1, False
-
-    def __init__(self, decay: float) -> None:
-        self.decay = decay
-
-    def step(self, w: Array, g: Array, moments: list[Array], spare: Array, rate: float, count: int) -> None:
-        (m,) = moments
-        kept = MUON_MOMENTUM
-        # m ← μ m + (1 - μ) g
-        m *= kept
-        g *= 1 - kept
-        m += g
-        # w ← (1 - η λ) w - 0.2 η √max(rows, columns) U Vᵀ,  U S Vᵀ = μ m + (1 - μ) g
-        np.multiply(m, kept, out=spare)
-        spare += g
-        w *= 1 - rate * self.decay
-        w -= muon_size(w.shape) * rate * orthogonal(spare)
+    (m,) = moments
+    # m ← μ m + (1 - μ) g
+    m *= MUON_MOMENTUM
+    g *= 1 - MUON_MOMENTUM
+    m += g
+    # w ← (1 - η λ) w - 0.2 η √max(rows, columns) U Vᵀ,  U S Vᵀ = μ m + (1 - μ) g
+    np.multiply(m, MUON_MOMENTUM, out=spare)
+    spare += g
+    w *= 1 - rate * decay
+    w -= muon_size(w.shape) * rate * orthogonal(spare)
 
 
 def orthogonal(matrix: Array) -> Array:
@@ -203,7 +178,8 @@ class Optimiser:
         If the norm is not finite, no parameter changes. A parameter without a gradient stays as it is.
         """
         self.rate = self.base * factor
-        found = [(slot, _merged(slot.parameter)) for slot in self.slots if slot.parameter.out_gradient is not None]
+        gradients = ((slot, slot.parameter.out_gradient) for slot in self.slots)
+        found = [(slot, g.merged() if isinstance(g, SparseRows) else g) for slot, g in gradients if g is not None]
         # ||g|| = √Σ g², over all parameters
         norm = math.sqrt(sum(_squared(gradient) for _, gradient in found))
         if math.isfinite(norm):
@@ -239,7 +215,7 @@ class Optimiser:
         table = slot.parameter.out_tensor
         if not isinstance(gradient, SparseRows):
             self._update_all(slot, gradient, scale)
-        elif isinstance(slot.rule, Sgd) and not slot.l2:
+        elif slot.rule.step is sgd and not slot.l2:
             # w ← w - η g, for the rows that were read only: elsewhere g is 0 and nothing changes
             table[gradient.ids] -= gradient.rows * table.dtype.type(self.rate * scale)
         else:
@@ -268,20 +244,20 @@ class Optimiser:
 
 
 def _slot(name: str, parameter: Parameter, settings: TrainingSettings) -> _Slot:
-    betas = settings.beta1, settings.beta2
-    decay = settings.decay if shrinks(name, parameter.out_tensor.ndim) else 0.0
-    if settings.optimiser == "muon" and is_between_features(name, parameter.out_tensor.ndim):
-        return _Slot(parameter, Muon(settings.decay), 0.0)
-    if settings.optimiser in ("adamw", "muon"):
-        return _Slot(parameter, Adam(*betas, decay), 0.0)
-    rules = {"sgd": Sgd(), "momentum": Momentum(settings.beta1), "rmsprop": RmsProp(), "adam": Adam(*betas)}
-    return _Slot(parameter, rules[settings.optimiser], decay)
-
-
-def _merged(parameter: Parameter) -> Array | SparseRows:
-    gradient = parameter.out_gradient
-    assert gradient is not None
-    return gradient.merged() if isinstance(gradient, SparseRows) else gradient
+    axes, chosen = parameter.out_tensor.ndim, settings.optimiser
+    decay = settings.decay if shrinks(name, axes) else 0.0
+    if chosen == "muon" and is_between_features(name, axes):
+        return _Slot(parameter, Rule(partial(muon, decay=settings.decay), 1, by_block=False), 0.0)
+    with_betas = partial(adam, first=settings.beta1, second=settings.beta2)
+    if chosen in ("adamw", "muon"):
+        return _Slot(parameter, Rule(partial(with_betas, decay=decay), 2), 0.0)
+    rules = {
+        "sgd": Rule(sgd),
+        "momentum": Rule(partial(momentum, kept=settings.beta1), 1),
+        "rmsprop": Rule(rmsprop, 1),
+        "adam": Rule(with_betas, 2),
+    }
+    return _Slot(parameter, rules[chosen], decay)
 
 
 def _squared(gradient: Array | SparseRows) -> float:

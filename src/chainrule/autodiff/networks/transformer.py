@@ -294,14 +294,7 @@ class TapeTransformer(TapeNetwork):
         return x if places.rotation is None else Rotate(*places.rotation).apply_fwd(x)
 
     def _attend(
-        self,
-        q: Module,
-        k: Node,
-        v: Node,
-        bias: Array | None,
-        randomness: Randomness = None,
-        *,
-        causal: bool = True,
+        self, q: Module, k: Node, v: Node, bias: Array | None, randomness: Randomness = None, *, causal: bool = True
     ) -> Module:
         """softmax(Q Kᵀ / sqrt(d_k) + B) V, [..., H, T, K]: head h of queries goes with head h // R of the keys."""
         G, R = self.config.kv_heads, self.config.heads // self.config.kv_heads

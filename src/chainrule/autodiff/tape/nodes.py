@@ -8,10 +8,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from chainrule.errors import AutodiffError
 
@@ -76,12 +76,6 @@ def add_to(array: Array, gradient: Gradient) -> None:
         gradient.add_to(array)
 
 
-class Allocator(Protocol):
-    """A tape or a pool, which allocates arrays."""
-
-    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array: ...
-
-
 class Node(ABC):
     """A node of the graph, with a value and a gradient of the same shape: a module, or a leaf."""
 
@@ -96,10 +90,6 @@ class Node(ABC):
     @abstractmethod
     def receive(self, gradient: Gradient) -> None:
         """Add a gradient that flows in from one use of the node to `out_gradient`."""
-
-    def room(self, allocator: Allocator) -> Array:
-        """Return an uninitialised array of the value's shape, for a gradient that is then given to `receive`."""
-        return allocator.empty(self.out_tensor.shape, self.out_tensor.dtype)
 
     def __repr__(self) -> str:
         return f"<{self.name} {list(self.out_tensor.shape) if hasattr(self, 'out_tensor') else 'new'}>"
@@ -151,9 +141,10 @@ class Parameter(Node):
         shape = self.out_tensor.shape
         return np.zeros_like(self.out_tensor) if self.out_gradient is None else self.out_gradient.dense(shape)
 
-    def room(self, allocator: Allocator) -> Array:
+    def lend(self) -> Array | None:
+        """Return the buffer of the gradient, for one that is then given to `receive`; None if it is in use."""
         if self.out_gradient is not None or self._is_lent:
-            return super().room(allocator)
+            return None
         self._is_lent = True
         return self._own()
 
@@ -176,7 +167,7 @@ class Parameter(Node):
             return gradient
         if isinstance(gradient, SparseRows):
             return SparseRows(gradient.ids.copy(), gradient.rows.copy())
-        # `room` has lent the buffer to a module that is writing its gradient there: do not overwrite that
+        # `lend` has lent the buffer to a module that is writing its gradient there: do not overwrite that
         dense = np.empty_like(self.out_tensor) if self._is_lent else self._own()
         if isinstance(gradient, np.ndarray):
             dense[...] = gradient

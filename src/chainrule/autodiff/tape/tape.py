@@ -31,7 +31,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from chainrule.autodiff.tape.nodes import Array, Gradient, InGradients, Node, Part, SparseRows, Value, add_to
+from chainrule.autodiff.tape.nodes import (
+    Array,
+    Gradient,
+    InGradients,
+    Node,
+    Parameter,
+    Part,
+    SparseRows,
+    Value,
+    add_to,
+)
 from chainrule.autodiff.tape.pool import Pool
 from chainrule.errors import AutodiffError, NotANumberError
 
@@ -182,7 +192,7 @@ class Module(Node):
             self.out_gradient = gradient
             return
         if not self._owns_gradient:
-            own = self.room(self._tape)
+            own = self.empty(self.out_tensor.shape, self.out_tensor.dtype)
             own[...] = 0 if self.out_gradient is None else self.out_gradient
             self.out_gradient, self._owns_gradient = own, True
         assert self.out_gradient is not None
@@ -209,7 +219,8 @@ class Module(Node):
         """Return an uninitialised array for the gradient of input i, which `backward` fills and returns."""
         node = self.in_modules[i]
         # a parameter's own buffer saves a copy, but gradients of its other uses are then added to it
-        return node.room(self._tape) if self._tape.reuse else self.empty_like(node.out_tensor)
+        own = node.lend() if self._tape.reuse and isinstance(node, Parameter) else None
+        return self.empty_like(node.out_tensor) if own is None else own
 
     def _apply_again(self, in_modules: tuple[Any, ...]) -> Self:
         """Apply a copy, which has the settings of the module and nothing of its earlier application."""

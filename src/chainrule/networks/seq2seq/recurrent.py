@@ -137,12 +137,7 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         return x_BTD, tuple(after)
 
     def _feed(
-        self,
-        embedded_BTD: Tensor,
-        target: DecoderMemory,
-        lengths_B: Tensor | None,
-        seen: Sources,
-        kept: Kept,
+        self, embedded_BTD: Tensor, target: DecoderMemory, lengths_B: Tensor | None, seen: Sources, kept: Kept
     ) -> tuple[Tensor, tuple[CellState, ...]]:
         """Return the same with feeding, step by step: h̃_{t-1} is part of the input at t."""
         states, found_BD = target.states, target.found_BD
