@@ -5,7 +5,7 @@ Nothing is recorded on the tape while it scores. <s> is never predicted: its log
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from chainrule.arrays import PAD, check_ids, to_numpy
 from chainrule.arrays import Array as AnyArray
 from chainrule.autodiff import Array, Value, no_grad
-from chainrule.autodiff.networks.cache import Cache, CachedTokens
+from chainrule.autodiff.networks.cache import WindowTokens
 from chainrule.autodiff.networks.network import TapeNetwork
 from chainrule.autodiff.tape.tape import has_nan, unchecked
 from chainrule.contract.capabilities import Capabilities
@@ -32,7 +32,7 @@ from chainrule.contract.kinds import (
 )
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
 from chainrule.errors import ChainruleError, MissingExtraError, ModelError
-from chainrule.networks.memory import Memory, WindowTokens
+from chainrule.networks.memory import Memory
 from chainrule.networks.settings import EngineSettings
 from chainrule.system.devices import IS_ARM, has_torch
 from chainrule.system.parallel import cores, worth_a_kernel
@@ -193,56 +193,47 @@ class TapeModel(LanguageModel):
         place = 0
         while place < ids_BT.shape[1]:
             memory, size = state.memory, max(TOKENS_AT_ONCE // max(len(ids_BT), 1), 1)
+            read: Callable[..., tuple[Array, Any]] = self._features
             if isinstance(memory, WindowTokens):
-                memory = memory.slid(self.slide)
+                memory, read = memory.slid(self.slide), self._read_window
                 size = memory.room
-                if is_token_BT is None and not isinstance(memory, CachedTokens):
+                if is_token_BT is None and not self.network.keeps_cache:
                     size = max(size, self._tokens_of_windows(memory, ids_BT.shape[1] - place))
             piece = np.s_[:, place : place + size]
-            piece_BT, are_tokens_BT = ids_BT[piece], None if is_token_BT is None else is_token_BT[piece]
-            if isinstance(memory, WindowTokens):
-                features_BTD, memory = self._read_window(memory, piece_BT, are_tokens_BT)
-            else:
-                features_BTD, memory = self._features(piece_BT, memory, are_tokens_BT)
+            are_tokens_BT = None if is_token_BT is None else is_token_BT[piece]
+            features_BTD, memory = read(ids_BT[piece], memory, are_tokens_BT)
             before_BTD = np.concatenate([state.features_BD[:, None], features_BTD[:, :-1]], axis=1)
             state = TapeState(memory, _last_features(features_BTD, are_tokens_BT, state.features_BD))
             yield before_BTD, state
             place += size
 
     def _nothing_read(self, batch_size: int) -> Memory:
-        with unchecked():
-            memory = self.network.begin(batch_size)
-        if self.network.window is None:
-            assert memory is not None  # only a network with a window may have none
+        memory, window = self._begin(batch_size), self.network.window
+        if window is None:
             return memory
-        ids_BW = np.zeros((batch_size, self.network.window), np.int64)
-        lengths_B = np.zeros(batch_size, np.int64)
-        if isinstance(memory, Cache):
-            return CachedTokens(ids_BW, lengths_B, memory)
-        return WindowTokens(ids_BW, lengths_B)
+        return WindowTokens(np.zeros((batch_size, window), np.int64), np.zeros(batch_size, np.int64), memory)
+
+    def _begin(self, batch_size: int) -> Memory:
+        with unchecked():
+            return self.network.begin(batch_size)
 
     def _read_window(
-        self, window: WindowTokens, ids_BT: Array, is_token_BT: Array | None
+        self, ids_BT: Array, window: WindowTokens, is_token_BT: Array | None
     ) -> tuple[Array, WindowTokens]:
-        """Return the features of tokens that fit into the window, and the window with them.
-
-        All of the window is read again, but for tokens that have their keys and values in a cache.
-        """
-        if ids_BT.shape[1] > window.room:
-            return self._read_windows(window, ids_BT)
-        places_BT, before_B = window.places(ids_BT.shape[1]), window.lengths_B
-        window = window.append(ids_BT, ids_BT.shape[1] if is_token_BT is None else is_token_BT.sum(axis=1))
-        if not isinstance(window, CachedTokens):
-            every_BTD = self._window_features(window.ids_BW[:, : places_BT.max(initial=0) + 1])
-        elif window.cache.longest == before_B.max(initial=0):
-            features_BTD, cache = self._features(ids_BT, window.cache, is_token_BT)
-            return features_BTD, replace(window, cache=cache)
-        else:  # the window has slid: the tokens that are left have other positions
-            longest = places_BT.max(initial=0) + 1
-            is_token_BW = np.arange(longest) < window.lengths_B[:, None]
-            every_BTD, cache = self._features(window.ids_BW[:, :longest], window.cache, is_token_BW)
-            window = replace(window, cache=cache)
-        return np.take_along_axis(every_BTD, places_BT[..., None], axis=1), window
+        """Return the features of tokens that fit into the window, and the window with them."""
+        steps, memory = ids_BT.shape[1], window.memory
+        if steps > window.room:
+            return self._read_windows(ids_BT, window)
+        places_BT = window.places(steps)
+        window = window.append(ids_BT, steps if is_token_BT is None else is_token_BT.sum(axis=1))
+        if memory is not None:
+            features_BTD, memory = self._features(ids_BT, memory, is_token_BT)
+            return features_BTD, replace(window, memory=memory)
+        # the window has slid: the tokens that are left have other positions
+        longest = places_BT.max(initial=0) + 1
+        is_token_BW = np.arange(longest) < window.lengths_B[:, None]
+        every_BTD, memory = self._features(window.ids_BW[:, :longest], self._begin(len(ids_BT)), is_token_BW)
+        return np.take_along_axis(every_BTD, places_BT[..., None], axis=1), replace(window, memory=memory)
 
     def _tokens_of_windows(self, window: WindowTokens, width: int) -> int:
         """Return how many of `width` tokens are read at once by several windows; 0 unless all rows have slid."""
@@ -252,7 +243,7 @@ class TapeModel(LanguageModel):
         at_once = max(TOKENS_AT_ONCE // (max(rows, 1) * size), 1)
         return int(min(width // self.slide, at_once)) * self.slide
 
-    def _read_windows(self, window: WindowTokens, ids_BT: Array) -> tuple[Array, WindowTokens]:
+    def _read_windows(self, ids_BT: Array, window: WindowTokens) -> tuple[Array, WindowTokens]:
         """Return the features of tokens for several windows, each of which reads `slide` of them, and the last one.
 
         The windows are one batch, which takes a fraction of the time where they are small.
@@ -260,16 +251,11 @@ class TapeModel(LanguageModel):
         rows, size = window.ids_BW.shape
         every_BT = np.concatenate([window.ids_BW[:, : size - self.slide], ids_BT], axis=1)
         windows_BNW = sliding_window_view(every_BT, size, axis=1)[:, :: self.slide]
-        features_BNWD = self._features(windows_BNW.reshape(-1, size))[0].reshape(*windows_BNW.shape, -1)
+        features_BWD, memory = self._features(windows_BNW.reshape(-1, size))
+        features_BNWD = features_BWD.reshape(*windows_BNW.shape, -1)
         new_BTD = features_BNWD[:, :, -self.slide :].reshape(rows, ids_BT.shape[1], -1)
-        return new_BTD, replace(window, ids_BW=windows_BNW[:, -1].copy(), lengths_B=np.full(rows, size))
-
-    def _window_features(self, ids_BT: Array) -> Array:
-        """Return the features of windows, a few rows at a time: the memory of attention grows by their square."""
-        rows = max(TOKENS_AT_ONCE // ids_BT.shape[1], 1)
-        firsts = range(0, max(len(ids_BT), 1), rows)
-        parts = [self._features(ids_BT[low : low + rows])[0] for low in firsts]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        last_B = np.arange(1, rows + 1) * windows_BNW.shape[1] - 1
+        return new_BTD, WindowTokens(windows_BNW[:, -1].copy(), np.full(rows, size), memory.select(last_B))
 
     def _features(
         self, ids_BT: Array, memory: Memory | None = None, is_token_BT: Array | None = None

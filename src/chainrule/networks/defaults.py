@@ -249,12 +249,7 @@ class _Search:
 
     def best(self, flops: float) -> int:
         """Return the largest size that reads enough tokens at this speed; the smallest if none does."""
-
-        def is_enough(i: int) -> bool:
-            cost = self.costs[i]
-            return bool(flops * self.seconds >= cost.wanted_tokens * cost.flops)
-
-        return self.largest(is_enough)
+        return self.largest(lambda i: flops * self.seconds >= self.costs[i].wanted_tokens * self.costs[i].flops)
 
     def estimate(self, rate: float) -> RunEstimate:
         """Return how much a run reads at this speed, in tokens per second."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
-import numpy as np
 from array_api_compat import is_numpy_array
 
 from chainrule.arrays import Array, array_namespace
@@ -62,42 +61,6 @@ class LastTokens(ArrayMemory):
     """The last n-2 tokens, which an n-gram feed-forward network reads with the next one; <s> before the first."""
 
     ids_BS: Array
-
-
-@dataclass(frozen=True)
-class WindowTokens(ArrayMemory):
-    """The tokens of each row that a network with a window still sees; NumPy only.
-
-    A full window drops its oldest `slide` tokens when one more comes, as `inference/state.py` says.
-    """
-
-    ids_BW: Array
-    """The first `lengths_B[b]` ids of row b are in the window; those after them mean nothing."""
-    lengths_B: Array
-
-    @property
-    def room(self) -> int:
-        """The number of tokens that fit into every row."""
-        return int(self.ids_BW.shape[1] - self.lengths_B.max(initial=0))
-
-    def slid(self, slide: int) -> Self:
-        """Return the window without the `slide` oldest tokens of full rows; other rows stay as they are."""
-        ids_BW, size = self.ids_BW.copy(), self.ids_BW.shape[1]
-        full_B = self.lengths_B == size
-        ids_BW[full_B, : size - slide] = self.ids_BW[full_B, slide:]
-        return replace(self, ids_BW=ids_BW, lengths_B=self.lengths_B - slide * full_B)
-
-    def places(self, width: int) -> Array:
-        """Return the columns for `width` more tokens of each row, [B, T]."""
-        places_BT: Array = self.lengths_B[:, None] + np.arange(width)
-        return places_BT
-
-    def append(self, ids_BT: Array, counts_B: Array | int) -> Self:
-        """Return the window with more tokens, which must fit; row b takes the first `counts_B[b]` of its ids."""
-        ids_BW = self.ids_BW.copy()
-        # padding is written too, after the row's last token, where the next token overwrites it
-        np.put_along_axis(ids_BW, self.places(ids_BT.shape[1]), ids_BT, axis=1)
-        return replace(self, ids_BW=ids_BW, lengths_B=self.lengths_B + counts_B)
 
 
 @dataclass(frozen=True)

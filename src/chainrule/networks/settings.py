@@ -42,12 +42,15 @@ _slide = Bounds("above 0 and at most 1", lambda value: 0 < value <= 1)
 class NeuralSettings(TrainingSettings):
     """The settings of every neural kind, beside those of its architecture."""
 
+    parameters_per_token: ClassVar[float] = PARAMETERS_PER_TOKEN
+    """The most parameters in hidden layers for each token of the text."""
+
     vectors: str | None = setting(None, "a file of word vectors (GloVe or word2vec, text) to begin with")
 
     @property
     def slide_share(self) -> float:
         """The share of its tokens that a full window drops for new ones, for a network that has a window."""
-        return 0.5
+        return float(getattr(self, "slide", 0.5))
 
     def sizes(self) -> list[Values]:
         """Return the sizes to choose from, from small to large; [{}] if there is no choice."""
@@ -56,11 +59,6 @@ class NeuralSettings(TrainingSettings):
     def cost(self, vocab_size: int) -> Cost:
         """Return the cost of a token, once the sizes are chosen; 0 if it is not known."""
         return Cost(0, 0)
-
-    @property
-    def parameters_per_token(self) -> float:
-        """The most parameters in hidden layers for each token of the text."""
-        return PARAMETERS_PER_TOKEN
 
     def parameters(self, vocab_size: int) -> int:
         """Return about how many parameters the network has, once the sizes are chosen; biases are not counted."""
@@ -104,10 +102,6 @@ class WindowSettings(NeuralSettings):
     slide: float = _slide(
         0.5, "share of a full window that is dropped for new tokens; less is slower and sees more"
     )
-
-    @property
-    def slide_share(self) -> float:
-        return self.slide
 
 
 @dataclass(frozen=True)
@@ -182,12 +176,10 @@ _WORTH_TYING = 1000
 class HiddenLayerSettings(EngineSettings, HiddenLayersConfig):
     """The settings of a kind that has hidden layers over one vector, and no other layers."""
 
+    parameters_per_token: ClassVar[float] = LITTLE_REGULARISED
+
     def sizes(self) -> list[Values]:
         return [{"embedding": hidden // 2, "hidden": hidden} for hidden in (64, 128, 256, 512, 1024)]
-
-    @property
-    def parameters_per_token(self) -> float:
-        return LITTLE_REGULARISED
 
     def cost(self, vocab_size: int) -> Cost:
         hidden = self.inputs * self.hidden + (self.layers - 1) * self.hidden**2

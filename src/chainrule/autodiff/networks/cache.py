@@ -1,4 +1,6 @@
-"""The keys and values that a Transformer on the tape has computed, so that a new token does not compute them again.
+"""The memories of networks on the tape: keys and values, and the tokens of a window.
+
+A Transformer keeps the keys and values that it has computed, so that a new token does not compute them again.
 
 A cache is a value, yet its arrays are written in place: reading on from the newest cache appends to them, and
 reading on from an older one, a branch, copies its part of them first. `networks/transformer/cache.py` is the same
@@ -10,12 +12,13 @@ Axes: L layers, B batch, G heads of keys and values, S positions, K features of 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from chainrule.autodiff.tape.nodes import Array
-from chainrule.networks.memory import Memory, WindowTokens
+from chainrule.networks.memory import ArrayMemory, Memory
 
 _ROOM = 16
 """Positions that a cache has room for at first."""
@@ -108,17 +111,41 @@ class Appending:
 
 
 @dataclass(frozen=True)
-class CachedTokens(WindowTokens):
-    """The tokens in the window, with a cache of their keys and values.
+class WindowTokens(ArrayMemory):
+    """The tokens of each row that a network with a window still sees, and its memory of them.
 
-    Positions count from the beginning of a window: when it slides, the tokens that stay are read again.
+    A full window drops its oldest `slide` tokens when one more comes, as `inference/state.py` says. Positions count
+    from the beginning of a window, so that the tokens that stay are then read again.
     """
 
-    cache: Cache
+    ids_BW: Array
+    """The first `lengths_B[b]` ids of row b are in the window; those after them mean nothing."""
+    lengths_B: Array
+    memory: Any
+    """None: the tokens are to be read again."""
 
-    def slid(self, slide: int) -> CachedTokens:
-        if (self.lengths_B < self.ids_BW.shape[1]).all():
+    @property
+    def room(self) -> int:
+        """The number of tokens that fit into every row."""
+        return int(self.ids_BW.shape[1] - self.lengths_B.max(initial=0))
+
+    def slid(self, slide: int) -> WindowTokens:
+        """Return the window without the `slide` oldest tokens of full rows; other rows stay as they are."""
+        size, full_B = self.ids_BW.shape[1], self.lengths_B == self.ids_BW.shape[1]
+        if not full_B.any():
             return self
-        before_2LBGSK = self.cache.buffer.arrays_2LBGSK
-        _, L, B, G, _, K = before_2LBGSK.shape
-        return replace(super().slid(slide), cache=Cache.empty((L, B, G, K), before_2LBGSK.dtype))
+        ids_BW = self.ids_BW.copy()
+        ids_BW[full_B, : size - slide] = self.ids_BW[full_B, slide:]
+        return WindowTokens(ids_BW, self.lengths_B - slide * full_B, None)
+
+    def places(self, width: int) -> Array:
+        """Return the columns for `width` more tokens of each row, [B, T]."""
+        places_BT: Array = self.lengths_B[:, None] + np.arange(width)
+        return places_BT
+
+    def append(self, ids_BT: Array, counts_B: Array | int) -> WindowTokens:
+        """Return the window with more tokens, which must fit; row b takes the first `counts_B[b]` of its ids."""
+        ids_BW = self.ids_BW.copy()
+        # padding is written too, after the row's last token, where the next token overwrites it
+        np.put_along_axis(ids_BW, self.places(ids_BT.shape[1]), ids_BT, axis=1)
+        return replace(self, ids_BW=ids_BW, lengths_B=self.lengths_B + counts_B)

@@ -58,6 +58,8 @@ class TapeNetwork(ABC):
 
     config: Any
     """Its configuration, with dropout and penalties as they are now."""
+    keeps_cache = False
+    """True if its memory is a `Cache`."""
     table_setting = "embedding"
     """The name of the setting for the width of the embedding table."""
 
@@ -107,8 +109,8 @@ class TapeNetwork(ABC):
         return math.sqrt(self.table.out_tensor.shape[1]) if self.tied else 1.0
 
     @abstractmethod
-    def begin(self, batch_size: int) -> Memory | None:
-        """Return the memory before anything was read, not even <s>; None if the network keeps none."""
+    def begin(self, batch_size: int) -> Memory:
+        """Return the memory before anything was read, not even <s>."""
 
     @abstractmethod
     def read(

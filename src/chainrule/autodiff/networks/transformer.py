@@ -55,7 +55,7 @@ class Places(NamedTuple):
 class TapeTransformer(TapeNetwork):
     """A decoder of any of the designs of `TransformerConfig`. <s> is a token like any other to it."""
 
-    table_setting = "width"
+    keeps_cache, table_setting = True, "width"
 
     config: TransformerConfig
 

@@ -106,15 +106,13 @@ class RecurrentSettings(TunedSettings, RecurrentConfig):
 class ElmanSettings(RecurrentSettings):
     """An Elman network and its training."""
 
+    parameters_per_token: ClassVar[float] = LITTLE_REGULARISED
+
     cell: Literal["elman"] = setting("elman", "the kind of cells in a layer")
 
     def sizes(self) -> list[Values]:
         # three layers without gates learned far less than one (docs/defaults.md)
         return [{**sizes, "layers": 1} for sizes in super().sizes()]
-
-    @property
-    def parameters_per_token(self) -> float:
-        return LITTLE_REGULARISED
 
     def awd_share(self, run: RunEstimate) -> float:
         return 0.0
