@@ -131,9 +131,8 @@ def test_tables_of_positions_are_torchs() -> None:
     for heads in (1, 2, 3, 6, 8, 12):
         np.testing.assert_array_equal(on_tape.alibi_slopes(heads), in_torch.alibi_slopes(heads).numpy())
     # two heads: 2^-4 and 2^-8, times the distance
-    np.testing.assert_array_equal(
-        np.tril(on_tape.alibi_bias(2, 3))[1], np.array([[0, 0, 0], [1, 0, 0], [2, 1, 0]]) / -256
-    )
+    bias_HTT = twins(positions="alibi", heads=2)[1].places(3).bias
+    np.testing.assert_array_equal(np.tril(bias_HTT)[1], np.array([[0, 0, 0], [1, 0, 0], [2, 1, 0]]) / -256)
 
 
 def test_settings_left_open_are_chosen_for_the_tape() -> None:

@@ -117,7 +117,7 @@ class TapeTransformer(TapeNetwork):
             features_BD = self._read_by_loops(ids_BT, cached, is_token_BT)
             if not has_nan(features_BD):  # the modules below name the first of them that makes NaN
                 return Reading(Value(features_BD[:, None]), cached.after)
-        places = self.places(steps) if cached is None else self.places_after(cached)
+        places = self.places(steps, cached)
         # padding at the end is seen by nothing that comes before it
         x: Node = dropout(self.embed_at(ids_BT, randomness, cached), config.embedding_dropout, randomness)
         for layer in range(config.layers):
@@ -187,31 +187,26 @@ class TapeTransformer(TapeNetwork):
         # padding may have positions beyond the window
         return Value(table_TD if cached is None else table_TD[np.minimum(cached.places_BT, config.window - 1)])
 
-    def places(self, steps: int) -> Places:
-        """Return the positions of a text of `steps` tokens."""
-        config = self.config
-        if config.positions == "rotary":
-            return Places(rotation=rotary_tables(steps, config.head_size, config.rotary_base))
-        if config.positions == "alibi":
-            return Places(bias=alibi_bias(config.heads, steps))
-        return Places()
-
-    def places_after(self, cached: Appending) -> Places:
-        """Return the positions of tokens that come after those of a cache."""
-        config, places_BT = self.config, cached.places_BT
+    def places(self, steps: int, cached: Appending | None = None) -> Places:
+        """Return the positions of the tokens of a text, or of those that come after the tokens of a cache."""
+        config, bias = self.config, None
+        # the same for every head
+        places = np.arange(steps) if cached is None else cached.places_BT[:, None]
         rotation: tuple[Array, Array] | None = None
-        bias: Array | None = None
         if config.positions == "rotary":
-            within_BT = np.minimum(places_BT, config.window - 1)
-            cos_TI, sin_TI = rotary_tables(config.window, config.head_size, config.rotary_base)
-            # the same for every head
-            rotation = cos_TI[within_BT][:, None], sin_TI[within_BT][:, None]
-        distance_B1TS = (places_BT[..., None] - np.arange(cached.span))[:, None]
-        if config.positions == "alibi":
-            bias = -alibi_slopes(config.heads).astype(np.float64)[:, None, None] * distance_B1TS
-        if not cached.sees_all:
-            # a token sees itself and those before it
-            bias = np.where(distance_B1TS < 0, -np.inf, 0.0 if bias is None else bias)
+            rows = steps if cached is None else config.window
+            cos_TI, sin_TI = rotary_tables(rows, config.head_size, config.rotary_base)
+            within = np.minimum(places, rows - 1)  # padding may have positions beyond the window
+            rotation = cos_TI[within], sin_TI[within]
+        sees_all = cached is None or cached.sees_all
+        if config.positions == "alibi" or not sees_all:
+            distance = places[..., None] - np.arange(steps if cached is None else cached.span)
+            if config.positions == "alibi":
+                # head h subtracts m_h d from the score of a key at distance d
+                bias = -alibi_slopes(config.heads).astype(np.float64)[:, None, None] * distance
+            if not sees_all:
+                # a token sees itself and those before it
+                bias = np.where(distance < 0, -np.inf, 0.0 if bias is None else bias)
         return Places(rotation, bias, cached)
 
     # -- the block: norms, and a feed-forward part after attention --------------------------------------------
@@ -399,10 +394,3 @@ def alibi_slopes(heads: int) -> Array:
     slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
     between = [2 ** (-8 * h / (2 * power)) for h in range(1, 2 * power + 1, 2)]
     return np.array(slopes + between[: heads - power], np.float32)
-
-
-def alibi_bias(heads: int, steps: int) -> Array:
-    """Return the bias of the scores, [H, T, T]: head h subtracts m_h d from the score of a key at distance d."""
-    distance_TT = np.arange(steps)[:, None] - np.arange(steps)
-    bias_HTT: Array = -alibi_slopes(heads).astype(np.float64)[:, None, None] * distance_TT
-    return bias_HTT
