@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chainrule.autodiff.networks.qrnn import TapeQrnn
-from chainrule.autodiff.networks.recurrent import TapeRecurrent
+from chainrule.autodiff.networks.recurrent import TapeQrnn, TapeRecurrent
 from chainrule.autodiff.tape.losses import SoftmaxCrossEntropy
 from chainrule.autodiff.tape.nodes import Value
 from chainrule.autodiff.tape.recurrence import LstmLayer

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
-from chainrule.autodiff.networks.feedforward import TapeFeedforward
+from chainrule.autodiff.networks.feedforward import TapeBagOfWords, TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
-from chainrule.autodiff.networks.qrnn import TapeQrnn
-from chainrule.autodiff.networks.recurrent import TapeRecurrent
+from chainrule.autodiff.networks.recurrent import TapeQrnn, TapeRecurrent
 from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.contract.data import TrainingData
 from chainrule.contract.kinds import find_kind

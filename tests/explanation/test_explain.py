@@ -12,11 +12,9 @@ import pytest
 import chainrule as cr
 from chainrule.arrays import PAD, to_numpy
 from chainrule.autodiff import Tape
-from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
-from chainrule.autodiff.networks.feedforward import TapeFeedforward, TapeHiddenLayers
+from chainrule.autodiff.networks.feedforward import TapeBagOfWords, TapeFeedforward, TapeHiddenLayers
 from chainrule.autodiff.networks.network import TapeNetwork
-from chainrule.autodiff.networks.qrnn import TapeQrnn
-from chainrule.autodiff.networks.recurrent import TapeRecurrent
+from chainrule.autodiff.networks.recurrent import TapeQrnn, TapeRecurrent
 from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.autodiff.tape.tape import no_grad
 from chainrule.autodiff.tape_model import TapeModel

@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 
 from chainrule.arrays import PAD
-from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
-from chainrule.autodiff.networks.feedforward import TapeFeedforward
+from chainrule.autodiff.networks.feedforward import TapeBagOfWords, TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
-from chainrule.autodiff.networks.qrnn import TapeQrnn
-from chainrule.autodiff.networks.recurrent import TapeRecurrent
+from chainrule.autodiff.networks.recurrent import TapeQrnn, TapeRecurrent
 from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.autodiff.tape import attention, convolution, losses, modules, moves, recurrence
 from chainrule.autodiff.tape.gradcheck import GradientReport, check

@@ -202,9 +202,11 @@ class TapeModel(LanguageModel):
             piece = np.s_[:, place : place + size]
             are_tokens_BT = None if is_token_BT is None else is_token_BT[piece]
             features_BTD, memory = read(ids_BT[piece], memory, are_tokens_BT)
-            before_BTD = np.concatenate([state.features_BD[:, None], features_BTD[:, :-1]], axis=1)
-            state = TapeState(memory, _last_features(features_BTD, are_tokens_BT, state.features_BD))
-            yield before_BTD, state
+            every_BSD = np.concatenate([state.features_BD[:, None], features_BTD], axis=1)
+            # the features of each row's last token are those before if it has none
+            last_B = -1 if are_tokens_BT is None else are_tokens_BT.sum(axis=1)
+            state = TapeState(memory, every_BSD[np.arange(len(every_BSD)), last_B])
+            yield every_BSD[:, :-1], state
             place += size
 
     def _nothing_read(self, batch_size: int) -> Memory:
@@ -356,15 +358,6 @@ def as_tape_model(lm: LanguageModel) -> TapeModel:
         known = ", ".join(kinds_on_tape())
         raise ModelError(f"a model of the kind {lm.kind} is not one that the tape computes: {known}")
     return cast(TapeModel, in_engine(lm, "tape"))
-
-
-def _last_features(features_BTD: Array, is_token_BT: Array | None, before_BD: Array) -> Array:
-    """Return the features of each row's last token; `before_BD` where a row has no token."""
-    if is_token_BT is None:
-        return features_BTD[:, -1]
-    count_B = is_token_BT.sum(axis=1)
-    last_BD = features_BTD[np.arange(len(count_B)), np.maximum(count_B - 1, 0)]
-    return np.where(count_B[:, None] > 0, last_BD, before_BD)
 
 
 def _log_sum_exp(logits_NV: Array) -> Array:

@@ -23,7 +23,7 @@ def trace_embeddings(lm: NeuralModel, ids: list[int], target: int) -> Trace:
         kept.append(embedded.detach().requires_grad_())
         return kept[-1]
 
-    network.embedding.register_forward_hook(keep)  # type: ignore[union-attr]
+    network.embedding.register_forward_hook(keep)
     logits_V = network.head(network(torch.tensor([ids])).features_BTD[0, -1])
     # -ln p(y) = ln Σ e^z - z_y, where <s> is never predicted
     possible_V = torch.arange(len(logits_V)) != lm.tokenizer.bos

@@ -81,9 +81,8 @@ class Embedding(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         return functional.embedding(ids, self.weight) * self.scale
 
-    def table(self, setting: str = "embedding") -> Table:
-        """Return the table; `setting` is the name of that for its width."""
-        return Table(self.weight, self.scale, setting)
+    def table(self) -> Table:
+        return Table(self.weight, self.scale, "embedding")
 
 
 class HiddenLayers(nn.Module):

@@ -81,7 +81,8 @@ class Network(Trainable):
 
     def table(self) -> Table:
         """Return the embedding table."""
-        return self.embedding.table()
+        found: Table = self.embedding.table()
+        return found
 
     @abstractmethod
     def begin(self, batch_size: int) -> Memory:

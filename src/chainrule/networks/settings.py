@@ -6,6 +6,7 @@ begins: the class of a kind declares the sizes to choose from, and the values th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Self, TypeAlias
@@ -31,6 +32,11 @@ AUTO = "auto"
 
 LITTLE_REGULARISED = 1.5
 """The most hidden parameters for each token of the text, for networks that have dropout only (docs/defaults.md)."""
+
+rate_of_encoder = Bounds(
+    "above 0 (frozen=true leaves the encoder as it is)", lambda value: 0 < value < math.inf, "optimisation"
+)
+"""A share of the learning rate, for an encoder that was pretrained."""
 
 _slide = Bounds("above 0 and at most 1", lambda value: 0 < value <= 1)
 
@@ -164,6 +170,16 @@ class TunedSettings(EngineSettings):
     def is_tuned(self) -> bool:
         """True if the model learns from prompts and replies, and not from text."""
         return self.pretrained is not None
+
+
+def check_encoder(settings: Any, examples: str) -> None:
+    """Check settings of a kind that may begin with a pretrained encoder, and that reads whole examples."""
+    if settings.frozen and settings.pretrained is None:
+        raise SettingsError("frozen=true is for a pretrained encoder: set pretrained=DIR")
+    if settings.vectors is not None and settings.pretrained is not None:
+        raise SettingsError("vectors and pretrained are two ways to begin: set one of them")
+    if settings.compile == "yes":
+        raise SettingsError(f"compile=yes is not offered: {examples} have too many shapes")
 
 
 # -- hidden layers ----------------------------------------------------------------------------------------

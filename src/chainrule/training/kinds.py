@@ -335,7 +335,7 @@ BAG_OF_WORDS = network_kind(
     "a bag of words: the mean of the tokens before, whatever their order",
     BagOfWordsSettings,
     torch=f"{_TORCH}.bag_of_words:BagOfWords",
-    tape=f"{_TAPE}.bag_of_words:TapeBagOfWords",
+    tape=f"{_TAPE}.feedforward:TapeBagOfWords",
     entry=LadderEntry("bag of words", ON_LADDER, share=0.5),
 )
 _recurrent_kind = partial(
@@ -359,7 +359,7 @@ QRNN = network_kind(
     "a recurrent network without products of matrices over time: gates by a convolution",
     QrnnSettings,
     torch=f"{_TORCH}.recurrent.qrnn:Qrnn",
-    tape=f"{_TAPE}.qrnn:TapeQrnn",
+    tape=f"{_TAPE}.recurrent:TapeQrnn",
     entry=LadderEntry("qrnn", ON_LADDER, standard=False),
 )
 TRANSFORMER = network_kind(

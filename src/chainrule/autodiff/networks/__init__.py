@@ -3,11 +3,9 @@
 In reading order:
 
     network.py        `TapeNetwork`: the interface and the parts that all networks share
-    feedforward.py    the feed-forward network over the last n-1 tokens, and its hidden layers
-    bag_of_words.py   hidden layers over the mean of all tokens read
+    feedforward.py    hidden layers over the last n-1 tokens, or over the mean of all tokens read
     cells.py          one step of an Elman, LSTM, GRU or QRNN cell
-    recurrent.py      recurrent networks, made of layers of cells
-    qrnn.py           quasi-recurrent networks: a convolution and a scan
+    recurrent.py      recurrent networks, made of layers of cells; quasi-recurrent ones
     transformer.py    the Transformer decoder: blocks, attention, positions
     cache.py          keys and values that it has computed
 """

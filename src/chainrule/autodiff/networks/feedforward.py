@@ -1,10 +1,10 @@
-"""The feed-forward language model on the tape: E, W and U of the lecture.
+"""Hidden layers on the tape, over the last tokens or over a bag of them: E, W and U of the lecture.
 
     x_t = [E x_{t-n+2}; ...; E x_t]              the embeddings of the last n-1 tokens, one after the other
     h_t = f(W x_t + b)                           one hidden layer or more
     p(next | last n-1 tokens) = softmax(U h_t + c)
 
-`networks/feedforward.py` is the same network in torch.
+`networks/feedforward.py` and `networks/bag_of_words.py` are the same networks in torch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from chainrule.autodiff import Add, Array, Concat, Linear, Module, Node, Slice
+from chainrule.autodiff import Add, Array, Concat, Linear, Module, Multiply, Node, RunningMean, Slice, Value
 from chainrule.autodiff.networks.cells import ACTIVATIONS
 from chainrule.autodiff.networks.network import (
     Randomness,
@@ -27,7 +27,7 @@ from chainrule.autodiff.networks.network import (
     shapes_with_tables,
 )
 from chainrule.networks.config import LEAK, FeedforwardConfig, HiddenLayersConfig
-from chainrule.networks.memory import LastTokens
+from chainrule.networks.memory import LastTokens, Sums
 
 _GAINS = {"tanh": 5 / 3, "sigmoid": 1.0, "relu": math.sqrt(2), "leaky-relu": math.sqrt(2 / (1 + LEAK**2))}
 
@@ -97,3 +97,32 @@ class TapeFeedforward(TapeHiddenLayers):
         first_B1 = np.full((len(ids_BT), 1), T) if is_token_BT is None else is_token_BT.sum(axis=1, keepdims=True)
         last_BS = np.take_along_axis(every_BS, first_B1 + np.arange(config.order - 2), axis=1)
         return Reading(self.project(h), LastTokens(last_BS))
+
+
+class TapeBagOfWords(TapeHiddenLayers):
+    """A network that reads the tokens so far as a bag: hidden layers over the mean of their embeddings.
+
+    m_t = 1/t Σ_{i<=t} E x_i                     over all tokens read, or those in a window
+    """
+
+    def begin(self, batch_size: int) -> Sums:
+        table = self.table.out_tensor
+        return Sums(np.zeros((batch_size, table.shape[1]), table.dtype), np.zeros(batch_size, np.int64))
+
+    def read(
+        self, ids_BT: Array, memory: Any = None, is_token_BT: Array | None = None, randomness: Randomness = None
+    ) -> Reading:
+        before = self.begin(len(ids_BT)) if memory is None else memory
+        embedded = self.embed(ids_BT, 0.0, randomness)
+        counts_B: Array | int = ids_BT.shape[1]
+        if is_token_BT is not None:
+            # padding adds nothing to the sum, and stands after all tokens whose mean is used
+            mask_BT1 = is_token_BT[..., None].astype(embedded.out_tensor.dtype)
+            embedded = Multiply().apply_fwd(embedded, Value(mask_BT1, "tokens"))
+            counts_B = is_token_BT.sum(axis=1)
+        # m_t = 1/t Σ_{i<=t} E x_i
+        mean = RunningMean().apply_fwd(embedded, Value(before.sum_BD, "sum"), Value(before.count_B, "count"))
+        # h_t = f(W m_t + b)
+        h = self.hidden_layers(mean, randomness)
+        after = Sums(before.sum_BD + embedded.out_tensor.sum(axis=1), before.count_B + counts_B)
+        return Reading(self.project(h), after)

@@ -61,16 +61,34 @@ class TapeTransformer(TapeNetwork):
 
     @classmethod
     def shapes(cls, config: TransformerConfig, vocab_size: int) -> dict[str, Shape]:
-        rows, width = padded_size(vocab_size), config.width
+        rows, width, size = padded_size(vocab_size), config.width, config.head_size
         found: dict[str, Shape] = {"embedding": (rows, width)}
+
+        def norm(name: str) -> None:
+            # only a LayerNorm with biases has a shift
+            parts = ("weight", "bias") if config.norm == "layernorm" and config.bias else ("weight",)
+            found.update({f"{name}.{part}": (width,) for part in parts if config.gain})
+
+        def linear(name: str, rows: int, columns: int) -> None:
+            found[f"{name}.weight"] = rows, columns
+            if config.bias:
+                found[f"{name}.bias"] = (rows,)
+
         if config.positions == "learned":
             found["positions.added_TD"] = config.window, width
         if config.embedding_norm:
-            found |= _norm(config, "embedding_norm")
-        for layer in range(config.layers):
-            found |= _block(config, f"blocks.{layer}")
+            norm("embedding_norm")
+        for name in (f"blocks.{layer}" for layer in range(config.layers)):
+            norm(f"{name}.attention_norm")
+            linear(f"{name}.attention.qkv", (config.heads + 2 * config.kv_heads) * size, width)
+            if config.qk_gain:
+                found |= {f"{name}.attention.{each}_gain_K": (size,) for each in "qk"}
+            linear(f"{name}.attention.out", width, config.heads * size)
+            norm(f"{name}.feedforward_norm")
+            linear(f"{name}.feedforward.up", config.hidden * (2 if config.activation == "swiglu" else 1), width)
+            linear(f"{name}.feedforward.out", width, config.hidden)
         if config.placement == "pre":
-            found |= _norm(config, "norm")
+            norm("norm")
         return found if config.tied else {**found, "head.weight": (rows, width)}
 
     @classmethod
@@ -315,31 +333,6 @@ class TapeTransformer(TapeNetwork):
         matrices = (one.out_tensor for name, one in self.parameters.items() if name.startswith("blocks."))
         products = sum(tensor.size for tensor in matrices if tensor.ndim == 2) + table.out_tensor.size
         return 6.0 * products + 12.0 * config.layers * config.window * config.width
-
-
-def _block(config: TransformerConfig, name: str) -> dict[str, Shape]:
-    width, size = config.width, config.head_size
-    halves = 2 if config.activation == "swiglu" else 1
-    return {
-        **_norm(config, f"{name}.attention_norm"),
-        **_linear(config, f"{name}.attention.qkv", (config.heads + 2 * config.kv_heads) * size, width),
-        **({f"{name}.attention.{each}_gain_K": (size,) for each in "qk"} if config.qk_gain else {}),
-        **_linear(config, f"{name}.attention.out", width, config.heads * size),
-        **_norm(config, f"{name}.feedforward_norm"),
-        **_linear(config, f"{name}.feedforward.up", halves * config.hidden, width),
-        **_linear(config, f"{name}.feedforward.out", width, config.hidden),
-    }
-
-
-def _linear(config: TransformerConfig, name: str, rows: int, columns: int) -> dict[str, Shape]:
-    bias: dict[str, Shape] = {f"{name}.bias": (rows,)} if config.bias else {}
-    return {f"{name}.weight": (rows, columns), **bias}
-
-
-def _norm(config: TransformerConfig, name: str) -> dict[str, Shape]:
-    """Return the gain, and the shift that only a LayerNorm with biases has."""
-    parts = ("weight", "bias") if config.norm == "layernorm" and config.bias else ("weight",)
-    return {f"{name}.{part}": (config.width,) for part in parts} if config.gain else {}
 
 
 def activate(activation: str, z: Module) -> Module:

@@ -26,8 +26,8 @@ def _windows(module: Node, x: Array, size: tuple[int, ...], stride: tuple[int, .
             f"{module.name}: a window of {reach} does not fit into the last axes of {list(x.shape)}"
         )
     every = sliding_window_view(x, reach, axis=tuple(range(-len(size), 0)), writeable=True)
-    steps = (*stride, *[dilation] * len(size))
-    return every[(..., *(slice(None, None, step) for step in steps))]
+    steps: Any = (..., *(slice(None, None, step) for step in (*stride, *[dilation] * len(size))))
+    return every[steps]
 
 
 class Convolution(Module):

@@ -50,17 +50,6 @@ class _Targets:
         if targets.ndim == scores.ndim and _is_one_hot(targets):
             fit_all(module, scores, targets, range(targets.ndim))
             targets = targets.argmax(axis=-1)
-        cls._check(module, scores, targets)
-        wide = np.ones(targets.shape) if weights is None else np.asarray(weights, np.float64)
-        fit_all(module, wide, targets, range(targets.ndim))
-        wide = np.where(targets == PAD, 0.0, wide)
-        # a batch of padding alone has loss 0, not 0 / 0
-        total = count if count is not None else wide.sum() or 1.0
-        return cls(np.maximum(targets, 0).reshape(-1), (wide / total).reshape(-1).astype(scores.dtype))
-
-    @staticmethod
-    def _check(module: Node, scores: Array, targets: Array) -> None:
-        """Refuse targets unless they are one id for each row of scores: an index of the last axis, or PAD."""
         if targets.ndim != scores.ndim - 1:
             raise AutodiffError(
                 f"{module.name}: shapes {list(scores.shape)} and {list(targets.shape)} do not fit: "
@@ -70,14 +59,19 @@ class _Targets:
         for axis in range(targets.ndim):
             fit(module, scores, axis, targets, axis)
         V = scores.shape[-1]
-        expected = (
-            f"{module.name}: targets {list(targets.shape)} should be ids of the last axis of {list(scores.shape)}, "
-            f"0 to {V - 1}, or PAD ({PAD})"
-        )
-        if targets.dtype.kind not in "iu":
-            raise AutodiffError(f"{expected}: found {targets.dtype}")
-        if targets.size and not (targets.min() >= PAD and targets.max() < V):
-            raise AutodiffError(f"{expected}: found {targets.min()} to {targets.max()}")
+        if targets.dtype.kind not in "iu" or (targets.size and not PAD <= targets.min() <= targets.max() < V):
+            is_whole = targets.dtype.kind in "iu"
+            raise AutodiffError(
+                f"{module.name}: targets {list(targets.shape)} should be ids of the last axis of "
+                f"{list(scores.shape)}, 0 to {V - 1}, or PAD ({PAD}): found "
+                + (f"{targets.min()} to {targets.max()}" if is_whole else str(targets.dtype))
+            )
+        wide = np.ones(targets.shape) if weights is None else np.asarray(weights, np.float64)
+        fit_all(module, wide, targets, range(targets.ndim))
+        wide = np.where(targets == PAD, 0.0, wide)
+        # a batch of padding alone has loss 0, not 0 / 0
+        total = count if count is not None else wide.sum() or 1.0
+        return cls(np.maximum(targets, 0).reshape(-1), (wide / total).reshape(-1).astype(scores.dtype))
 
     @property
     def places(self) -> tuple[Array, Array]:

@@ -110,9 +110,10 @@ class Module(Node):
         """
         if self.stage is not Stage.NEW:
             return self._apply_again(in_modules)
-        inputs: Sequence[Any] = in_modules
-        if len(in_modules) == 1 and isinstance(in_modules[0], (list, tuple)):
-            inputs = _unpacked(in_modules[0])
+        # a list of nodes and arrays has the inputs; any other is one input, of numbers
+        only = in_modules[0] if len(in_modules) == 1 else None
+        is_list = isinstance(only, (list, tuple)) and any(isinstance(one, Node | np.ndarray) for one in only)
+        inputs: Sequence[Any] = only if is_list else in_modules  # type: ignore[assignment]
         tape = current_tape()
         if not tape.is_checking:
             self._tape, self.stage = tape, Stage.FORWARD
@@ -131,7 +132,11 @@ class Module(Node):
                     f"{self.name}: made {self.out_tensor.dtype} of {dtype}: give it numbers of that type"
                 )
             if has_nan(self.out_tensor):
-                raise NotANumberError(self._nan_message(nodes))
+                bad = [one.name for one in nodes if one.out_tensor.dtype.kind == "f" and has_nan(one.out_tensor)]
+                reason = f"{', '.join(bad)} had NaN before" if bad else "its inputs have none"
+                raise NotANumberError(
+                    f"{self.name} is the first module that made NaN, from {_shapes(nodes)}: {reason}"
+                )
         self.stage = Stage.FORWARD
         if tape.is_recording:
             self.in_modules = tuple(nodes)
@@ -308,11 +313,6 @@ class Module(Node):
                 nodes[i] = Value(node.out_tensor.astype(dtype), node.name)
         return dtype
 
-    def _nan_message(self, nodes: list[Node]) -> str:
-        bad = [node.name for node in nodes if node.out_tensor.dtype.kind == "f" and has_nan(node.out_tensor)]
-        reason = f"{', '.join(bad)} had NaN before" if bad else "its inputs have none"
-        return f"{self.name} is the first module that made NaN, from {_shapes(nodes)}: {reason}"
-
 
 class Tape:
     """A stack of modules. Inside `with`, modules push themselves on this tape and on no outer one.
@@ -433,11 +433,6 @@ def _required(function: Callable[..., Any]) -> int:
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     arguments = inspect.signature(function).parameters.values()
     return sum(argument.kind in kinds and argument.default is argument.empty for argument in arguments)
-
-
-def _unpacked(given: Sequence[Any]) -> Sequence[Any]:
-    """Return the inputs in a list of nodes and arrays; any other list is one input, of numbers."""
-    return given if any(isinstance(one, Node | np.ndarray) for one in given) else (given,)
 
 
 def _shapes(nodes: Iterable[Node]) -> str:

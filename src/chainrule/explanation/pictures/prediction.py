@@ -25,13 +25,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from chainrule.autodiff.networks.bag_of_words import TapeBagOfWords
 from chainrule.autodiff.networks.cells import ACTIVATIONS, CellState, find_cell, qrnn
-from chainrule.autodiff.networks.feedforward import TapeFeedforward
+from chainrule.autodiff.networks.feedforward import TapeBagOfWords, TapeFeedforward
 from chainrule.autodiff.networks.network import TapeNetwork
-from chainrule.autodiff.networks.qrnn import LAYER as QRNN_LAYER
-from chainrule.autodiff.networks.qrnn import TapeQrnn
-from chainrule.autodiff.networks.recurrent import LAYER, TapeRecurrent
+from chainrule.autodiff.networks.recurrent import LAYER, QRNN_LAYER, TapeQrnn, TapeRecurrent
 from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.autodiff.tape.attention import ScaledDotProductAttention, SplitHeads
 from chainrule.autodiff.tape.losses import SoftmaxCrossEntropy

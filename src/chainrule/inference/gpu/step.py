@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from chainrule.networks.network import Table
+from chainrule.networks.layers import Table
 from chainrule.networks.transformer.blocks import Block, Norm
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 from chainrule.errors import SettingsError
-from chainrule.networks.config import GATES, Bounds, CellName, leaves_open, share, size
+from chainrule.networks.config import GATES, CellName, leaves_open, share, size
 from chainrule.networks.defaults import Cost, RunEstimate, Values, batch_size, dropout_share
-from chainrule.networks.settings import NeuralSettings, named, scaled_rate
+from chainrule.networks.settings import NeuralSettings, check_encoder, named, rate_of_encoder, scaled_rate
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.settings import heads_for
 from chainrule.settings import setting
 
 EncoderName: TypeAlias = Literal["lstm", "gru", "elman", "transformer", "bagofwords"]
 Pooling: TypeAlias = Literal["mean", "last", "first"]
-
-_encoder_rate = Bounds(
-    "above 0 (frozen=true leaves the encoder as it is)", lambda value: 0 < value < math.inf, "optimisation"
-)
 
 
 @dataclass(frozen=True)
@@ -47,7 +42,7 @@ class ClassifierSettings(NeuralSettings):
         None, "the folder of a masked model whose encoder and tokenizer to begin from", common=True
     )
     frozen: bool = setting(False, "pretrained: leave the encoder as it is, and train the layer above it")
-    encoder_rate: float = _encoder_rate(
+    encoder_rate: float = rate_of_encoder(
         0.2, "pretrained: the encoder's learning rate, as a share of that of the rest"
     )
 
@@ -59,12 +54,7 @@ class ClassifierSettings(NeuralSettings):
             raise SettingsError(f"a bag of words is a mean: leave out pooling={self.pooling}")
         if self.window < 2:
             raise SettingsError(f"window should be at least 2, the start of a text and a token: {self.window}")
-        if self.frozen and self.pretrained is None:
-            raise SettingsError("frozen=true is for a pretrained encoder: set pretrained=DIR")
-        if self.vectors is not None and self.pretrained is not None:
-            raise SettingsError("vectors and pretrained are two ways to begin: set one of them")
-        if self.compile == "yes":
-            raise SettingsError("compile=yes is not offered: texts have too many shapes")
+        check_encoder(self, "texts")
         if self.encoder == "transformer" and self.pretrained is None and None not in (self.width, self.heads):
             self.transformer()  # its own checks
 

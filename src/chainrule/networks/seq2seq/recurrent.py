@@ -74,7 +74,7 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         self.dropout, self.input_dropout = Dropout(config.dropout), VariationalDropout(config.dropout)
 
     def table(self) -> Table:
-        return self.embedding.table("width")
+        return super().table()._replace(setting="width")
 
     # -- the encoder --------------------------------------------------------------------------------------
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from chainrule.errors import SettingsError
 from chainrule.networks.cells_or_blocks import AnyCell, CellOrBlockSettings
-from chainrule.networks.config import GATES, Bounds, from_zero, share, size
+from chainrule.networks.config import GATES, from_zero, share, size
 from chainrule.networks.defaults import Cost, RunEstimate, Values, batch_size, dropout_share
-from chainrule.networks.settings import named
+from chainrule.networks.settings import check_encoder, named, rate_of_encoder
 from chainrule.settings import Groups, setting
 
 Characters: TypeAlias = Literal["none", "lstm", "cnn"]
@@ -25,10 +24,6 @@ SPELLED = 32
 """The size of the vector of a byte."""
 FILTERS = (2, 3, 4, 5)
 """The number of bytes that each kind of filter of characters=cnn sees at once."""
-
-_encoder_rate = Bounds(
-    "above 0 (frozen=true leaves the encoder as it is)", lambda value: 0 < value < math.inf, "optimisation"
-)
 
 
 class WordInputs(NamedTuple):
@@ -72,7 +67,7 @@ class TaggerSettings(CellOrBlockSettings):
         None, "the folder of a masked model whose features of words to begin from", common=True
     )
     frozen: bool = setting(False, "pretrained: leave the encoder as it is, and train the layers above it")
-    encoder_rate: float = _encoder_rate(
+    encoder_rate: float = rate_of_encoder(
         0.05, "pretrained: the encoder's learning rate, as a share of that of the rest"
     )
     encoder_dropout: float = share(
@@ -94,12 +89,7 @@ class TaggerSettings(CellOrBlockSettings):
             number = getattr(self, name)
             if number is not None and number % 2:
                 raise SettingsError(f"{name} should be even, for two directions of half of it: {number}")
-        if self.frozen and self.pretrained is None:
-            raise SettingsError("frozen=true is for a pretrained encoder: set pretrained=DIR")
-        if self.compile == "yes":
-            raise SettingsError("compile=yes is not offered: sentences have too many shapes")
-        if self.vectors is not None and self.pretrained is not None:
-            raise SettingsError("vectors and pretrained are two ways to begin: set one of them")
+        check_encoder(self, "sentences")
 
     @property
     def longest(self) -> int | None:
