@@ -181,7 +181,8 @@ class Optimiser:
         gradients = ((slot, slot.parameter.out_gradient) for slot in self.slots)
         found = [(slot, g.merged() if isinstance(g, SparseRows) else g) for slot, g in gradients if g is not None]
         # ||g|| = √Σ g², over all parameters
-        norm = math.sqrt(sum(_squared(gradient) for _, gradient in found))
+        flat = [(g.rows if isinstance(g, SparseRows) else g).reshape(-1) for _, g in found]
+        norm = math.sqrt(sum(float(np.dot(numbers, numbers)) for numbers in flat))
         if math.isfinite(norm):
             # g ← g · min(1, clip / ||g||)
             scale = min(1.0, self.clip / (norm + 1e-6)) if self.clip else 1.0
@@ -258,11 +259,6 @@ def _slot(name: str, parameter: Parameter, settings: TrainingSettings) -> _Slot:
         "adam": Rule(with_betas, 2),
     }
     return _Slot(parameter, rules[chosen], decay)
-
-
-def _squared(gradient: Array | SparseRows) -> float:
-    flat = (gradient.rows if isinstance(gradient, SparseRows) else gradient).reshape(-1)
-    return float(np.dot(flat, flat))
 
 
 def _blocks(*arrays: Array) -> Iterator[list[Array]]:

@@ -270,10 +270,6 @@ class _Search:
             chosen = replace(chosen, batch=1 << int(math.log2(max(most, _MULTIPLE))))
         return chosen
 
-    def reads_enough(self, index: int) -> bool:
-        """Return True if a size that was timed reads enough tokens, or nearly so: timing is not exact."""
-        return bool(self.rates[index] * self.seconds >= 0.8 * self.costs[index].wanted_tokens)
-
 
 def _by_counts(search: _Search, flops: float) -> Any:
     """Choose for a number of steps or epochs, from the tokens that they read."""
@@ -285,8 +281,7 @@ def _by_counts(search: _Search, flops: float) -> Any:
 
     def is_enough(i: int) -> bool:
         cost = search.costs[i]
-        is_fast_enough = seen * cost.flops <= flops * ASSUMED_SECONDS
-        return bool(is_fast_enough and seen >= cost.wanted_tokens)
+        return bool(cost.wanted_tokens <= seen <= flops * ASSUMED_SECONDS / max(cost.flops, 1e-9))
 
     return search.filled(search.largest(is_enough), RunEstimate(tokens, seen, search.vocab_size))
 
@@ -303,7 +298,10 @@ def _by_speed(search: _Search, speed: Callable[[Any], float], flops: float) -> A
             if (better := search.best(flops)) in search.rates:
                 break
             index = better
-    index = max(filter(search.reads_enough, search.rates), default=min(search.rates))
+    # those that read enough tokens, or nearly so: timing is not exact
+    wanted = {i: 0.8 * search.costs[i].wanted_tokens for i in search.rates}
+    enough = [i for i, rate in search.rates.items() if rate * search.seconds >= wanted[i]]
+    index = max(enough, default=min(search.rates))
     estimate, minutes = search.estimate(search.rates[index]), search.settings.minutes
     if (note := costly_vocabulary(search.costs[index], estimate, minutes)) is not None:
         search.data.progress.note(note)

@@ -50,16 +50,10 @@ class VariationalDropout(Dropout):
         return features_BTD * mask_B1D
 
 
-class EmbeddingDropout(nn.Module):
+class EmbeddingDropout(Dropout):
     """Dropout of whole embeddings: a token that is dropped is dropped everywhere in the batch."""
 
-    SHARES: ClassVar[tuple[str, ...]] = ("share",)
-
-    def __init__(self, share: float) -> None:
-        super().__init__()
-        self.share = share
-
-    def forward(self, embedded_BTD: Tensor, ids_BT: Tensor, rows: int) -> Tensor:
+    def forward(self, embedded_BTD: Tensor, ids_BT: Tensor, rows: int) -> Tensor:  # type: ignore[override]
         if not self.training or not self.share:
             return embedded_BTD
         # masking the rows of the table before the lookup would give the same result, but copy the table

@@ -289,8 +289,8 @@ class TapeTransformer(TapeNetwork):
             for first, heads in ((0, H), (H, G), (H + G, G))
         )
         query, key = (
-            self._positioned(each, places, self.parameters.get(f"{name}.{letter}_gain_K"))
-            for letter, each in (("q", q), ("k", k))
+            self._positioned(f"{name}.q_gain_K", q, places),
+            self._positioned(f"{name}.k_gain_K", k, places),
         )
         if places.cached is None:
             taken = self._attend(query, key, v, places.bias, randomness)
@@ -300,10 +300,11 @@ class TapeTransformer(TapeNetwork):
             taken = self._attend(query, Value(keys_BGSK), Value(values_BGSK), places.bias, causal=False)
         return self.linear(f"{name}.out", MergeHeads().apply_fwd(taken))
 
-    def _positioned(self, x: Module, places: Places, gain_K: Parameter | None) -> Module:
+    def _positioned(self, gain_K: str, x: Module, places: Places) -> Module:
         """Queries or keys [..., T, K], normalised and rotated if the design says so."""
         if self.config.qk_norm:
-            x = RMSNorm(self.config.norm_eps).apply_fwd(*(x,) if gain_K is None else (x, gain_K))
+            gains = [self.parameters[gain_K]] if gain_K in self.parameters else []
+            x = RMSNorm(self.config.norm_eps).apply_fwd(x, *gains)
         return x if places.rotation is None else Rotate(*places.rotation).apply_fwd(x)
 
     def _attend(

@@ -27,8 +27,8 @@ class SplitHeads(Module):
             raise AutodiffError(f"{self.name}: axis -1 of {list(x.shape)} should be a multiple of {self.heads}")
         return x.reshape(*x.shape[:-1], self.heads, x.shape[-1] // self.heads).swapaxes(-3, -2)
 
-    def backward(self, g: Array) -> tuple[Array]:
-        return (g.swapaxes(-3, -2).reshape(self.in_modules[0].out_tensor.shape),)
+    def backward(self, x: Array, z: Array, g: Array) -> Array:
+        return g.swapaxes(-3, -2).reshape(x.shape)
 
 
 class MergeHeads(Module):
@@ -38,12 +38,11 @@ class MergeHeads(Module):
 
     def forward(self, x: Array) -> Array:
         has_axes(self, 3, x, or_more=True)
-        *leading, heads, steps, size = x.shape
-        return x.swapaxes(-3, -2).reshape(*leading, steps, heads * size)
+        tokens = x.swapaxes(-3, -2)
+        return tokens.reshape(*tokens.shape[:-2], -1)
 
-    def backward(self, g: Array) -> tuple[Array]:
-        *leading, heads, steps, size = self.in_modules[0].out_tensor.shape
-        return (g.reshape(*leading, steps, heads, size).swapaxes(-3, -2),)
+    def backward(self, x: Array, z: Array, g: Array) -> Array:
+        return g.reshape(x.swapaxes(-3, -2).shape).swapaxes(-3, -2)
 
 
 class Rotate(Module):
@@ -69,9 +68,9 @@ class Rotate(Module):
             )
         return self._rotated(x, self.sin)
 
-    def backward(self, g: Array) -> tuple[Array]:
+    def backward(self, g: Array) -> Array:
         # z = R x with a rotation R, so that dL/dx = Rᵀ g, which rotates back: by -tθ_i
-        return (self._rotated(g, -self.sin),)
+        return self._rotated(g, -self.sin)
 
     def _rotated(self, x: Array, sin: Array) -> Array:
         cos, sin = self.cos.astype(x.dtype, copy=False), sin.astype(x.dtype, copy=False)
@@ -119,8 +118,7 @@ class ScaledDotProductAttention(Module):
         z: Array = np.matmul(self._kept(scores), v)
         return z
 
-    def backward(self, g: Array) -> tuple[Array, Array, Array]:
-        q, k, v = (node.out_tensor for node in self.in_modules)
+    def backward(self, q: Array, k: Array, v: Array, z: Array, g: Array) -> tuple[Array, Array, Array]:
         p = self._p
         # dL/dV = Pᵀ g,  dL/dP = g Vᵀ, with dropout of P in both
         dv = self._kept(p).swapaxes(-1, -2) @ g

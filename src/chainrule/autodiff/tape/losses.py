@@ -26,14 +26,12 @@ class Softmax(Module):
         p /= p.sum(axis=-1, keepdims=True)
         return p
 
-    def backward(self, g: Array) -> tuple[Array]:
-        p = self.out_tensor
+    def backward(self, z: Array, p: Array, g: Array) -> Array:
         # dp/dz = diag(p) - p pᵀ, so that dL/dz = p ⊙ (g - Σ g ⊙ p)
-        dz = np.multiply(g, p, out=self.empty_like(p))
-        total = dz.sum(axis=-1, keepdims=True)
-        np.subtract(g, total, out=dz)
+        dz: Array = np.multiply(g, p, out=self.empty_like(p))
+        np.subtract(g, dz.sum(axis=-1, keepdims=True), out=dz)
         dz *= p
-        return (dz,)
+        return dz
 
 
 @dataclass(frozen=True)

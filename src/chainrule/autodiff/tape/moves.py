@@ -65,8 +65,7 @@ class Windows(Module):
         out = self.empty((*x_TBD.shape[:-1], count * x_TBD.shape[-1]), x_TBD.dtype)
         return np.concatenate([every[n : n + steps] for n in range(count)], axis=-1, out=out)
 
-    def backward(self, g: Array) -> tuple[Array, ...]:
-        x_TBD, before_BND = (node.out_tensor for node in self.in_modules)
+    def backward(self, x_TBD: Array, before_BND: Array, z: Array, g: Array) -> tuple[Array, ...]:
         steps, before = len(x_TBD), before_BND.shape[1]
         every = np.zeros((before + steps, *x_TBD.shape[1:]), g.dtype)
         for n, part in enumerate(np.split(g, before + 1, axis=-1)):
@@ -114,8 +113,8 @@ class Reshape(Module):
                 f"{self.name}: {list(x.shape)} has {x.size} numbers, which do not fill {list(self.shape)}"
             ) from None
 
-    def backward(self, g: Array) -> tuple[Array]:
-        return (g.reshape(self.in_modules[0].out_tensor.shape),)
+    def backward(self, x: Array, z: Array, g: Array) -> Array:
+        return g.reshape(x.shape)
 
 
 class Transpose(Module):
@@ -131,8 +130,8 @@ class Transpose(Module):
             raise AutodiffError(f"{self.name}: {list(x.shape)} has not both axes {self.axes[0]} and {self.axes[1]}")
         return x.swapaxes(*self.axes)
 
-    def backward(self, g: Array) -> tuple[Array]:
-        return (g.swapaxes(*self.axes),)
+    def backward(self, g: Array) -> Array:
+        return g.swapaxes(*self.axes)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -52,7 +52,8 @@ class TransformerEncoderDecoder(EncoderDecoder):
             source_BS = pad(source_BS, (1, 0), value=self.source_start)
             is_token_BS = pad(is_token_BS, (1, 0), value=True)
         features_BSD = self.encoder(source_BS, is_token_BS)
-        arrays = [array for cross in self._crosses() for array in cross.keys_values(features_BSD)]
+        crosses: list[CrossAttention] = [block.cross for block in self.decoder.blocks]  # type: ignore[misc]
+        arrays = [array for cross in crosses for array in cross.keys_values(features_BSD)]
         return SourcedMemory(None, Sources(tuple(arrays), is_token_BS))
 
     def restart(self, memory: SourcedMemory) -> SourcedMemory:
@@ -66,9 +67,6 @@ class TransformerEncoderDecoder(EncoderDecoder):
         # without the cache, through which no gradient would flow
         reading: Reading = self.decoder(ids_BT, source=self.view(encoded.sources))
         return reading.features_BTD
-
-    def _crosses(self) -> list[CrossAttention]:
-        return [block.cross for block in self.decoder.blocks]  # type: ignore[misc]
 
     def view(self, sources: Sources, kept: Kept = None) -> Callable[[int], SourceView]:
         """Return the view of the sources by each layer, as a function of the layer."""

@@ -109,8 +109,15 @@ class TransformerConfig(Checked):
             self._fill({"zero_init": False})
         self._fill(PRESETS.get(self.preset, {}))
         self._fill({one.name: one.metadata.get("otherwise", AS_PRESET) for one in dataclasses.fields(self)})
-        self._check_choices()
-        self._check_residual()
+        for name, hint in get_type_hints(TransformerConfig).items():
+            if get_origin(hint) is Literal and getattr(self, name) not in get_args(hint):
+                raise SettingsError(f"{name} should be {'|'.join(get_args(hint))}, not {getattr(self, name)!r}")
+        if not self.residual and self.zero_init:
+            raise SettingsError(
+                "zero_init=true and residual=false: blocks would only ever give zeros; set one of them otherwise"
+            )
+        if not self.residual and self.layer_dropout:
+            raise SettingsError("layer_dropout leaves out what is added to a residual: set residual=true with it")
         self._fill(
             {
                 "kv_heads": self.heads,
@@ -136,19 +143,6 @@ class TransformerConfig(Checked):
         for name, value in values.items():
             if getattr(self, name) is AS_PRESET:
                 object.__setattr__(self, name, value)
-
-    def _check_choices(self) -> None:
-        for name, hint in get_type_hints(TransformerConfig).items():
-            if get_origin(hint) is Literal and getattr(self, name) not in get_args(hint):
-                raise SettingsError(f"{name} should be {'|'.join(get_args(hint))}, not {getattr(self, name)!r}")
-
-    def _check_residual(self) -> None:
-        if not self.residual and self.zero_init:
-            raise SettingsError(
-                "zero_init=true and residual=false: blocks would only ever give zeros; set one of them otherwise"
-            )
-        if not self.residual and self.layer_dropout:
-            raise SettingsError("layer_dropout leaves out what is added to a residual: set residual=true with it")
 
     def _check_heads(self) -> None:
         if AS_PRESET in (self.width, self.heads):
