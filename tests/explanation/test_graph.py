@@ -21,7 +21,7 @@ from chainrule.autodiff import (
     Tape,
     Value,
 )
-from chainrule.autodiff.checks import module_cases, module_classes
+from chainrule.autodiff.checks import module_cases
 from chainrule.errors import AutodiffError
 from chainrule.explanation.pictures.graph import Edge, Graph, differentiate, subscript
 
@@ -169,7 +169,6 @@ def test_every_module_has_an_equation() -> None:
             module = case.build(*case.tensors.values())
         written[case.title] = module.equation(*case.tensors)
         assert not written[case.title].startswith(f"{module.name}("), case.title
-    assert {case.name for case in module_cases()} == {kind.name for kind in module_classes()}
     assert written["Linear"] == "W x + b"
     assert written["Linear without bias"] == "W x"
     assert written["Concat"] == "[x1; x2; x3]"

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -11,7 +14,8 @@ from torch import Tensor
 from chainrule.arrays import PAD
 from chainrule.errors import SettingsError
 from chainrule.networks.config import QrnnConfig, RecurrentConfig, padded_size
-from chainrule.networks.recurrent.qrnn import Qrnn
+from chainrule.networks.recurrent.fused_layer import FusedLayer
+from chainrule.networks.recurrent.qrnn import Qrnn, QrnnLayer
 from chainrule.networks.recurrent.rnn import Recurrent, RecurrentMemory
 
 CELLS: list[dict[str, Any]] = [
@@ -54,13 +58,23 @@ def test_laws(cell: dict[str, Any], settings: dict[str, Any]) -> None:
     check(made(**cell, **settings))
 
 
+@contextmanager
+def reading_by_cells() -> Iterator[None]:
+    """Networks read step by step, by the equations of cells.py."""
+    with ExitStack() as stack:
+        for layer in (FusedLayer, QrnnLayer):
+            stack.enter_context(patch.object(layer, "forward", layer.read_by_cells))
+        yield
+
+
 def gradients(network: Recurrent, memory: RecurrentMemory, *, by_cells: bool) -> tuple[Tensor, ...]:
     """The results of a training step: features, memory, penalty, and the gradient of every parameter."""
     torch.manual_seed(7)  # the same masks
     network.zero_grad()
     lengths_B = torch.tensor([6, 2, 4])
     is_token_BT = torch.arange(6) < lengths_B[:, None]
-    reading = network(IDS_BT, memory, is_token_BT, by_cells=by_cells)
+    with reading_by_cells() if by_cells else nullcontext():
+        reading = network(IDS_BT, memory, is_token_BT)
     features_BTD = torch.where(is_token_BT[..., None], reading.features_BTD, 0)
     loss = network.head(features_BTD).square().mean() + sum(m.square().sum() for m in memories(reading.memory))
     loss.backward()
@@ -85,7 +99,9 @@ def test_fused_layers_are_the_lectures_cells(cell: dict[str, Any], dtype: torch.
 @pytest.mark.parametrize("cell", CELLS, ids=str)
 def test_fused_layers_are_the_cells_for_full_rows_too(cell: dict[str, Any]) -> None:
     network = made(layers=2, **cell).double().eval()
-    fused, by_cells = network(IDS_BT), network(IDS_BT, by_cells=True)
+    fused = network(IDS_BT)
+    with reading_by_cells():
+        by_cells = network(IDS_BT)
     same(fused.features_BTD, by_cells.features_BTD)
     same(fused.memory, by_cells.memory)
 
@@ -207,10 +223,10 @@ def test_a_gpu_takes_the_weights_as_they_lie(
     close = 1e-4 if dtype == torch.float32 else 5e-2
     for is_token_BT in (None, torch.arange(6, device="cuda") < torch.tensor([[6], [2], [4]], device="cuda")):
         readings = []
-        for by_cells in (False, True):
+        for way in (nullcontext, reading_by_cells):
             torch.manual_seed(7)
-            with torch.autocast("cuda", dtype, enabled=dtype != torch.float32):
-                readings.append(network(IDS_BT.cuda(), None, is_token_BT, by_cells=by_cells))
+            with way(), torch.autocast("cuda", dtype, enabled=dtype != torch.float32):
+                readings.append(network(IDS_BT.cuda(), None, is_token_BT))
         fused, reference = readings
         for one, other in zip(memories(fused.memory), memories(reference.memory), strict=True):
             torch.testing.assert_close(one.float(), other.float(), rtol=close, atol=close)
@@ -226,7 +242,8 @@ def test_a_gpu_takes_weights_of_sixteen_bits_as_they_lie(cell: dict[str, Any], w
     network = made(layers=2, hidden=width, embedding=width, tied=False, **cell).eval().to("cuda", torch.bfloat16)
     with torch.no_grad():
         found = network(IDS_BT.cuda()).features_BTD
-        torch.testing.assert_close(found, network(IDS_BT.cuda(), by_cells=True).features_BTD, rtol=0.05, atol=0.05)
+        with reading_by_cells():
+            torch.testing.assert_close(found, network(IDS_BT.cuda()).features_BTD, rtol=0.05, atol=0.05)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -65,7 +64,7 @@ def every_check(
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise AutodiffError(f"there is no module {name!r}{hint} (there are: {', '.join(known)})")
-    cases = [case for case in all_cases(seed) if not names or case.name in names]
+    cases = [case for case in [*module_cases(seed), *network_cases(seed)] if not names or case.name in names]
     reports = []
     with as_progress(progress).task("checking", len(cases), "modules") as task:
         for case in cases:
@@ -77,26 +76,7 @@ def every_check(
 
 def check_names() -> list[str]:
     """Return the names of all modules and networks that `every_check` knows."""
-    return list(dict.fromkeys(case.name for case in all_cases()))
-
-
-def all_cases(seed: int = 0) -> list[Case]:
-    """Return the cases of all modules and networks; a module without a case is an error."""
-    some = [*module_cases(seed), *network_cases(seed)]
-    missing = {kind.name for kind in module_classes()} - {case.name for case in some}
-    if missing:
-        raise AutodiffError(f"modules without a case in checks.py: {', '.join(sorted(missing))}")
-    return some
-
-
-def module_classes() -> set[type[Module]]:
-    """Return every module class that a file of `tape` defines."""
-    return {
-        kind
-        for file in (modules, convolution, attention, recurrence, moves, losses)
-        for _, kind in inspect.getmembers(file, inspect.isclass)
-        if issubclass(kind, Module) and kind.__module__ == file.__name__ and not kind.__name__.startswith("_")
-    }
+    return list(dict.fromkeys(case.name for case in [*module_cases(), *network_cases()]))
 
 
 def module_cases(seed: int = 0) -> Iterator[Case]:

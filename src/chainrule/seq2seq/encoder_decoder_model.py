@@ -73,7 +73,7 @@ class EncoderDecoderModel(ConditionalModel, NeuralModel):
             self.torch_device
         )
         kept: list[torch.Tensor] = []
-        self.network.read_on(read, memory, None, kept)
+        self.network(read, memory, None, kept)
         # without that of <s> before the source, where the network puts one
         return (
             to_numpy(torch.stack([weights_BHTS[0, ..., -len(source) :] for weights_BHTS in kept])) if kept else None

@@ -2,7 +2,7 @@
 
 What comes after the cells are many small operations, each of which takes a GPU as long as a kernel. Here scores,
 softmax and sum of attention are one kernel, the layer behind them is another one, and a third one writes the memory
-of the rows that read a token. `RecurrentEncoderDecoder.read_on` says what they compute.
+of the rows that read a token. `RecurrentEncoderDecoder.forward` says what they compute.
 """
 
 from __future__ import annotations

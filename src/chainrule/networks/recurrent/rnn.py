@@ -58,14 +58,8 @@ class Recurrent(Network):
         return RecurrentMemory(tuple(tuple(start.unsqueeze(1).expand(-1, batch_size, -1)) for start in starts))
 
     def forward(
-        self,
-        ids_BT: Tensor,
-        memory: RecurrentMemory | None = None,
-        is_token_BT: Tensor | None = None,
-        *,
-        by_cells: bool = False,
+        self, ids_BT: Tensor, memory: RecurrentMemory | None = None, is_token_BT: Tensor | None = None
     ) -> Reading:
-        """Read on, as `Network.forward` does; with `by_cells`, step by step by the equations of cells.py."""
         memory = self.begin(len(ids_BT)) if memory is None else memory
         lengths_B = None if is_token_BT is None else is_token_BT.sum(dim=1)
         # In memory time comes first, as the layers read it, though B is the first axis of the view.
@@ -74,9 +68,8 @@ class Recurrent(Network):
         out_BTD, states = self.input_dropout(embedded_BTD), []
         for i, (layer, state) in enumerate(zip(self.layers, memory.states, strict=True)):
             below_BTD = self.hidden_dropout(out_BTD) if i else out_BTD
-            read: Any = layer.read_by_cells if by_cells else layer
             # h_t = cell(x_t, h_{t-1})
-            out_BTD, state = read(below_BTD, state, lengths_B)
+            out_BTD, state = layer(below_BTD, state, lengths_B)
             states.append(state)
         dropped_BTD = self.output_dropout(out_BTD)
         activations = (out_BTD, dropped_BTD) if self.training else None

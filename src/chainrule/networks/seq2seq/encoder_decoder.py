@@ -118,11 +118,10 @@ class EncoderDecoder(Network):
         """Return the features of whole targets, [B, T, D], with gradients."""
 
     @abstractmethod
-    def read_on(self, ids_BT: Tensor, memory: Any, is_token_BT: Tensor | None, kept: Kept = None) -> Reading:
-        """Read on from a memory, as `Network.forward` does."""
-
-    def forward(self, ids_BT: Tensor, memory: Any = None, is_token_BT: Tensor | None = None) -> Reading:
-        return self.read_on(ids_BT, memory, is_token_BT)
+    def forward(
+        self, ids_BT: Tensor, memory: Any = None, is_token_BT: Tensor | None = None, kept: Kept = None
+    ) -> Reading:
+        """Read on from a memory, as `Network.forward` does; `kept` is given the attention to sources."""
 
     def begin(self, batch_size: int) -> Memory:
         raise ValueError("an encoder-decoder begins from sources: begin_from")

@@ -113,7 +113,9 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         features_BTD: Tensor = self(ids_BT, encoded).features_BTD
         return features_BTD
 
-    def read_on(self, ids_BT: Tensor, memory: Any, is_token_BT: Tensor | None, kept: Kept = None) -> Reading:
+    def forward(
+        self, ids_BT: Tensor, memory: Any = None, is_token_BT: Tensor | None = None, kept: Kept = None
+    ) -> Reading:
         target: DecoderMemory = memory.target
         embedded_BTD = self.input_dropout(self._embed(self.embedding, ids_BT))
         seen = memory.sources.seen()

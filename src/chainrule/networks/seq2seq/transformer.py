@@ -59,7 +59,9 @@ class TransformerEncoderDecoder(EncoderDecoder):
     def restart(self, memory: SourcedMemory) -> SourcedMemory:
         return SourcedMemory(self.decoder.begin(len(memory.sources)), memory.sources)
 
-    def read_on(self, ids_BT: Tensor, memory: Any, is_token_BT: Tensor | None, kept: Kept = None) -> Reading:
+    def forward(
+        self, ids_BT: Tensor, memory: Any = None, is_token_BT: Tensor | None = None, kept: Kept = None
+    ) -> Reading:
         reading = self.decoder(ids_BT, memory.target, is_token_BT, self.view(memory.sources, kept))
         return Reading(reading.features_BTD, SourcedMemory(reading.memory, memory.sources))
 
