@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from chainrule.networks.layers import rms_norm
 from chainrule.networks.transformer.attention import fused_attention, single_query_attention, textbook_attention
-from chainrule.networks.transformer.norms import rms_norm
 from chainrule.networks.transformer.positions import alibi_bias, alibi_slopes
 
 

@@ -12,7 +12,7 @@ networks are a `Network`: token ids in, features out, and a memory of the tokens
     word_vectors.py       word vectors read from a file, to initialise an embedding table
     network.py            the interface that all networks have
     initial_weights.py    initial weights, left out where stored ones replace them
-    layers.py             products, embedding table, hidden layers, and the head: logits and loss
+    layers.py             products, embedding table, hidden layers, the head (logits and loss), RMSNorm
     loss.py               the cross-entropy loss, in pieces if the vocabulary is large
     loss_kernels.py       Triton kernels of the loss
     loss_on_cpu.py        compiled loops of the loss for CPUs

@@ -1,11 +1,11 @@
-"""Layers that several networks share: products, the embedding table, hidden layers, and the head with its loss."""
+"""Layers that several networks share: products, the embedding table, hidden layers, the head, a norm."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -173,3 +173,32 @@ def last_of_rows(features_BTD: Tensor, lengths_B: Tensor | None, before_BD: Tens
     last_B11 = (lengths_B - 1).clamp(min=0)[:, None, None].expand(-1, 1, features_BTD.shape[2])
     last_BD = features_BTD.gather(1, last_B11)[:, 0]
     return torch.where(lengths_B[:, None] > 0, last_BD, before_BD.to(features_BTD.dtype))
+
+
+def rms_norm(x: Tensor, eps: float) -> Tensor:
+    """y = x / sqrt(mean(x²) + ε), over the last axis."""
+    # on a CPU torch has no kernel of its own for it
+    has_kernel = x.device.type != "cpu" or torch.compiler.is_compiling()
+    if has_kernel or x.dtype not in (torch.float32, torch.float64):
+        return functional.rms_norm(x, x.shape[-1:], eps=eps)
+    normed: Tensor = _RmsNorm.apply(x, eps)  # type: ignore[no-untyped-call]
+    return normed
+
+
+class _RmsNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, eps: float) -> Tensor:
+        mean_square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(x.shape[-1])
+        # r = 1 / sqrt(mean(x²) + ε),  y = r x
+        r = mean_square.add_(eps).rsqrt_()
+        y: Tensor = x * r
+        ctx.save_for_backward(y, r)
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None]:
+        y, r = ctx.saved_tensors
+        # dr/dx_j = -r³ x_j / n, so that  dx = r (dy - y mean(dy ⊙ y))
+        dx = torch.addcmul(dy, y, (dy * y).mean(dim=-1, keepdim=True), value=-1).mul_(r)
+        return dx, None

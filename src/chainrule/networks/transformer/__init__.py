@@ -6,7 +6,6 @@ In reading order:
     settings.py       the settings of decoders and of masked models, without torch
     attention.py      attention by the equation, by torch's fused kernels, and for a single query
     positions.py      positional encodings: learned, sinusoidal, rotary, ALiBi
-    norms.py          the root-mean-square norm with its gradient
     blocks.py         norms, the feed-forward part, and the block
     stack.py          embeddings, positions and blocks, which both share; the encoder
     cache.py          the key-value cache

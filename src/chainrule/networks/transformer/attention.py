@@ -19,9 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from chainrule.networks.layers import Linear
+from chainrule.networks.layers import Linear, rms_norm
 from chainrule.networks.transformer.config import TransformerConfig
-from chainrule.networks.transformer.norms import rms_norm
 from chainrule.networks.transformer.positions import Rotation, rotate
 
 Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -9,10 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from chainrule.networks.layers import Linear
+from chainrule.networks.layers import Linear, rms_norm
 from chainrule.networks.transformer.attention import Attend, CrossAttention, SelfAttention, SourceView
 from chainrule.networks.transformer.config import Activation, TransformerConfig
-from chainrule.networks.transformer.norms import rms_norm
 from chainrule.networks.transformer.positions import Rotation
 
 
