@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from chainrule.autodiff import Add, Array, Concat, Linear, Module, Multiply, Node, RunningMean, Slice, Value
+from chainrule.autodiff import Add, Array, Concat, Linear, Multiply, Node, RunningMean, Slice, Value
 from chainrule.autodiff.networks.cells import ACTIVATIONS
 from chainrule.autodiff.networks.network import (
     Randomness,
@@ -56,15 +56,13 @@ class TapeHiddenLayers(TapeNetwork):
             std = _GAINS[config.activation] * math.sqrt(2 / sum(weight.shape))
             weight[:] = randomness.normal(0, std, weight.shape)
 
-    def hidden_layers(self, x: Module, randomness: Randomness) -> Module:
+    def hidden_layers(self, x: Node, randomness: Randomness) -> Node:
         """h_1 = f(W_1 x + b_1), then h_l = h_{l-1} + f(W_l h_{l-1} + b_l)."""
-        h: Node = x
         for i in range(self.config.layers):
-            z = Linear().apply_fwd(h, *self.learned(f"hidden.linears.{i}"))
+            z = Linear().apply_fwd(x, *self.learned(f"hidden.linears.{i}"))
             new = dropout(ACTIVATIONS[self.config.activation]().apply_fwd(z), self.config.dropout, randomness)
-            h = Add().apply_fwd(h, new) if i else new
-        assert isinstance(h, Module)
-        return h
+            x = Add().apply_fwd(x, new) if i else new
+        return x
 
 
 class TapeFeedforward(TapeHiddenLayers):

@@ -182,7 +182,7 @@ class TapeNetwork(ABC):
         looked_up = None if self.tied else self.table
         return 6.0 * sum(one.out_tensor.size for one in self.parameters.values() if one is not looked_up)
 
-    def project(self, features: Module) -> Module:
+    def project(self, features: Node) -> Node:
         """Project the features to the width of a tied table, if the two widths differ."""
         projection = self.learned("projection")
         return Linear().apply_fwd(features, *projection) if projection else features

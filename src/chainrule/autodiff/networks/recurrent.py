@@ -77,7 +77,9 @@ class TapeRecurrent(TapeNetwork):
         return [gate for weight in found for gate in np.split(weight, GATES[self.config.cell])]
 
     def begin(self, batch_size: int) -> RecurrentMemory:
-        return RecurrentMemory(tuple(tuple(map(_value, state)) for state in self._first(batch_size)))
+        # copies, since a tape reuses its arrays
+        states = (tuple(part.out_tensor.copy() for part in state) for state in self._first(batch_size))
+        return RecurrentMemory(tuple(states))
 
     def read(
         self, ids_BT: Array, memory: Any = None, is_token_BT: Array | None = None, randomness: Randomness = None
@@ -236,11 +238,6 @@ def reads_at_once(randomness: Randomness) -> bool:
 def stacked(states: Sequence[CellState]) -> tuple[Array, ...]:
     """Return the parts of the states of all steps, [S, B, H] each."""
     return tuple(np.stack([part.out_tensor for part in parts]) for parts in zip(*states, strict=True))
-
-
-def _value(part: Node) -> Array:
-    """Return a copy of a node's value, since a tape reuses its arrays."""
-    return part.out_tensor.copy()
 
 
 def _orthogonal(size: int, randomness: Generator) -> Array:

@@ -142,7 +142,6 @@ class TapeTransformer(TapeNetwork):
             x = self.block(layer, x, places, randomness)
         # pre-norm blocks do not normalise their sum, so that is done after the last one
         features = self.norm("norm", x) if config.placement == "pre" else x
-        assert isinstance(features, Module)  # there is at least one layer
         return Reading(features, None if cached is None else cached.after)
 
     # -- one token a row by compiled loops: the same as the modules below compute, without the tape -------------

@@ -27,7 +27,8 @@ def _windows(module: Node, x: Array, size: tuple[int, ...], stride: tuple[int, .
         )
     every = sliding_window_view(x, reach, axis=tuple(range(-len(size), 0)), writeable=True)
     steps: Any = (..., *(slice(None, None, step) for step in (*stride, *[dilation] * len(size))))
-    return every[steps]
+    windows: Array = every[steps]
+    return windows
 
 
 class Convolution(Module):

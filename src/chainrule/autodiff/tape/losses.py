@@ -87,7 +87,12 @@ def _is_one_hot(rows: Array) -> bool:
     return bool(rows.ndim and ((rows == 0) | (rows == 1)).all() and (rows.sum(axis=-1) == 1).all())
 
 
-class CrossEntropy(Module):
+class _Loss(Module):
+    def __init__(self, *, weights: Array | None = None, count: float | None = None) -> None:
+        self.weights, self.count = weights, count
+
+
+class CrossEntropy(_Loss):
     """L = Σ_n w_n (-ln p_n[y_n]) / count: inputs p [..., V] and the target ids y [...].
 
     The targets may also be one-hot rows [..., V], so that L = -yᵀ ln p for each row, and they may be the first
@@ -96,9 +101,6 @@ class CrossEntropy(Module):
     """
 
     formula = "-ln {}[{}]"
-
-    def __init__(self, *, weights: Array | None = None, count: float | None = None) -> None:
-        self.weights, self.count = weights, count
 
     def forward(self, p: Array, targets: Array) -> Array:
         # if both are one-hot, L is 0 or ∞ whichever of them is taken for p
@@ -125,7 +127,7 @@ class CrossEntropy(Module):
         return super().equation(*(names[::-1] if self._is_swapped else names))
 
 
-class SoftmaxCrossEntropy(Module):
+class SoftmaxCrossEntropy(_Loss):
     """L = Σ_n w_n (-ln softmax(z_n)[y_n]) / count, fused: inputs are the logits z [..., V] and target ids y [...].
 
     The targets may also be one-hot rows [..., V]. Weights and count are those of CrossEntropy. Unlike Softmax
@@ -134,9 +136,6 @@ class SoftmaxCrossEntropy(Module):
     """
 
     formula = "-ln softmax({})[{}]"
-
-    def __init__(self, *, weights: Array | None = None, count: float | None = None) -> None:
-        self.weights, self.count = weights, count
 
     def forward(self, z: Array, targets: Array) -> Array:
         self._targets = _Targets.read(self, z, targets, self.weights, self.count)
