@@ -18,6 +18,8 @@ from chainrule.networks.layers import Head, Table, last_of_rows
 from chainrule.networks.memory import Memory
 from chainrule.networks.precision import PlainProducts
 
+__all__ = ["BatchLoss", "Network", "Reading", "Table", "Trainable"]
+
 
 class Reading(NamedTuple):
     """The result of a network's forward pass over some tokens."""
