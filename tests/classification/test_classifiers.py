@@ -133,8 +133,8 @@ class SavesAnotherPrior(Sound):
 
 BROKEN = {
     "probabilities_sum_to_one": Unnormalised,
-    "a_batch_is_its_texts": SeesNeighbours,
-    "the_order_of_texts_changes_nothing": SortsTexts,
+    "a_batch_is_its_rows": SeesNeighbours,
+    "the_order_changes_nothing": SortsTexts,
     "labels_have_an_order": RepeatsALabel,
     "the_best_label_is_given": GivesTheWorst,
     "nothing_has_no_label": TakesNothing,

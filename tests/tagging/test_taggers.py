@@ -18,7 +18,7 @@ from chainrule.networks.tagging.tagger import TaggerNetwork
 from chainrule.settings import closed
 from chainrule.tagging.examples import TaggedExamples, WordDropout
 from chainrule.tagging.reading import SubwordReader, WordReader, numbered
-from chainrule.testing.taggers import TAGGER_LAWS
+from chainrule.testing import TAGGER_LAWS
 from chainrule.text.tagged import Tagged
 from chainrule.tokens.words.tokenizer import WordTokenizer
 from chainrule.training.layouts import in_pieces

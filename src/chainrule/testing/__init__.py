@@ -12,15 +12,13 @@ where `lm` is a model with a small vocabulary. `LAWS` names all laws. Taggers ha
     contract_laws.py    laws of the contract: probabilities, states, batches, text, folders
     fast_path_laws.py   laws of fast paths: each is equal to its plain way
     laws.py             all of them: those that a model should keep, and their check
-    taggers.py          the laws of taggers
-    classifiers.py      the laws of classifiers
+    naming_laws.py      the laws of taggers and of classifiers
 """
 
 from __future__ import annotations
 
-from chainrule.testing.classifiers import CLASSIFIER_LAWS, check_classifier_laws
 from chainrule.testing.laws import LAWS, LAWS_OF_PROBABILITIES, NOT_OFFERED, Law, check_laws, laws_for
-from chainrule.testing.taggers import TAGGER_LAWS, check_tagger_laws
+from chainrule.testing.naming_laws import CLASSIFIER_LAWS, TAGGER_LAWS, check_classifier_laws, check_tagger_laws
 
 __all__ = [
     "CLASSIFIER_LAWS",
