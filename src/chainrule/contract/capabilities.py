@@ -21,15 +21,7 @@ to its plain way, and fails if a declared fast path never answers.
     draft             `extend`, then the most likely token, step by step
     write_drafted     draft, `read_ahead`, choose and keep, step by step (decode/speculative.py)
 
-Other methods have no plain way; only some models can do what they do.
-
-    best_tokens       a table of contexts and the token that follows each most often, for drafts on another device
-    features          the vector from which the next token is predicted, [B, D]; and `read_features`
-    match_lengths     how many of the last tokens are a known context
-    context_rows      the table of all contexts, with p of each token seen after them
-    ngram_lengths     how long the longest known n-gram is that ends in each token
-    next_logits       the numbers that ln p is made of: ln p(x) = z_x - ln Σ e^z
-    as_torch          the network as a model of torch, whose weights can learn
+The other methods of `Offers` have no plain way; only some models can do what they do.
 """
 
 from __future__ import annotations
@@ -157,7 +149,7 @@ class Offers(FastPaths, Protocol):
     """The methods that a model may offer: fast paths, and those without a plain way."""
 
     def best_tokens(self, longest: int) -> list[BestTokens] | None:
-        """Return the contexts of 1, 2, ... `longest` tokens, and the most likely token after each."""
+        """Return the contexts of 1, 2, ... `longest` tokens, and the likeliest token after each, to draft from."""
 
     def features(self, state: Any) -> Array:
         """Return the features from which the next token of each row is predicted, [B, D]."""

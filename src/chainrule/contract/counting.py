@@ -10,7 +10,8 @@ import dataclasses
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -70,7 +71,9 @@ def count_parameters(
     """
     found = find_kind(kind, usable=False)
     if found.shapes is None:
-        raise SettingsError(f"the parameters of {kind} are not known before a training; of {_countable()} they are")
+        raise SettingsError(
+            f"the parameters of {kind} are not known before a training; of {', '.join(_countable())} they are"
+        )
     whole: Any = closed(parse(found.settings, settings or {}))
     values = {field.name: getattr(whole, field.name) for field in dataclasses.fields(whole)}
     traced = {name: Traced.of(value, name) for name, value in values.items() if type(value) is int}
@@ -184,14 +187,8 @@ def _product(shape: Sequence[int]) -> str:
     return " · ".join(one if n == 1 else f"{one}^{n}" for one, n in counted.items())
 
 
-def _countable() -> str:
-    return ", ".join(_with_shapes(kind_names()))
-
-
-def _with_shapes(names: Iterable[str]) -> Iterable[str]:
-    for name in names:
-        try:
+def _countable() -> Iterator[str]:
+    for name in kind_names():
+        with suppress(MissingExtraError, PluginError):
             if find_kind(name, usable=False).shapes is not None:
                 yield name
-        except (MissingExtraError, PluginError):
-            continue

@@ -284,10 +284,8 @@ def tokens_at_once(lm: LanguageModel) -> int:
 
 def read(lm: LanguageModel, state: State, ids_BT: Array) -> tuple[Array, State]:
     """Return the scores of the ids after the state, and the state after the ids."""
-    if (found := ask(lm, "read", state, ids_BT)) is not None:
-        scores_BT, after = found
-        return scores_BT, after
-    return lm.score(ids_BT, state), lm.extend(state, ids_BT)
+    found: tuple[Array, State] | None = ask(lm, "read", state, ids_BT)
+    return (lm.score(ids_BT, state), lm.extend(state, ids_BT)) if found is None else found
 
 
 def predictions(lm: LanguageModel, state: State, ids_BT: Array) -> Iterator[Array]:
@@ -303,9 +301,9 @@ def predictions(lm: LanguageModel, state: State, ids_BT: Array) -> Iterator[Arra
 
 def read_ahead(lm: LanguageModel, state: State, ids_BT: Array) -> tuple[Array, Callable[[int], State]]:
     """Return ln p of every token after each of the ids, [B, T, V], and a function: n -> the state after n ids."""
-    if (found := ask(lm, "read_ahead", state, ids_BT)) is not None:
-        ahead_BTV, state_after = found
-        return ahead_BTV, state_after
+    found: tuple[Array, Callable[[int], State]] | None = ask(lm, "read_ahead", state, ids_BT)
+    if found is not None:
+        return found
     after = lm.extend(state, ids_BT)
     pieces = [*predictions(lm, state, ids_BT), lm.next_log_probs(after)[:, None]]
     log_probs_BTV = array_namespace(pieces[-1]).concat(pieces, axis=1)[:, 1:]
@@ -314,9 +312,9 @@ def read_ahead(lm: LanguageModel, state: State, ids_BT: Array) -> tuple[Array, C
 
 def draft(lm: LanguageModel, memory: Any, ids: np.ndarray, count: int) -> tuple[Any, np.ndarray]:
     """Return the memory of a model after more tokens of one text, and `count` tokens that it guesses next."""
-    if (found := ask(lm, "draft", memory, ids, count)) is not None:
-        after, guess = found
-        return after, guess
+    found: tuple[Any, np.ndarray] | None = ask(lm, "draft", memory, ids, count)
+    if found is not None:
+        return found
     state = lm.extend(lm.start(1) if memory is None else memory, ids[None])
     guess, last = np.zeros(count, dtype=np.int64), state
     for t in range(count):
