@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,58 +12,28 @@ from hypothesis import strategies as st
 from slow_beam import slow_beam_search
 
 import chainrule as cr
-from chainrule.arrays import PAD, Array
-from chainrule.contract.lm import LanguageModel, State
+from chainrule.contract.chain import PrefixState
 from chainrule.decode.beam import beam_search
 from chainrule.decode.healing import Respelling
 from chainrule.decode.strategies import Beam
 from chainrule.errors import ModelError
+from toy_models import OverPrefixes
 
 SIZE, END = 5, 2
 
 
-class Read(State):
-    def __init__(self, rows: list[tuple[int, ...]]) -> None:
-        self.rows = rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def select(self, rows: Array) -> Read:
-        return Read([self.rows[int(row)] for row in rows])
-
-    def join(self, other: Read) -> Read:
-        return Read(self.rows + other.rows)
-
-
-class Drawn(LanguageModel):
+class Drawn(OverPrefixes):
     """A model whose ln p has few values, drawn for each prefix: many hypotheses tie, and some are impossible."""
 
     def __init__(self, seed: int, values: list[float]) -> None:
+        super().__init__(cr.train("ngram", "a b", order=1, tokenizer="word").tokenizer)
         self.seed, self.values = seed, values
-        self.tokenizer, self.context = cr.train("ngram", "a b", order=1, tokenizer="word").tokenizer, "line"
 
-    def start(self, batch_size: int) -> Read:
-        return Read([(row,) for row in range(batch_size)])
+    def start(self, batch_size: int) -> PrefixState:
+        return PrefixState(tuple((row,) for row in range(batch_size)))
 
-    def extend(self, state: State, ids_BT: Array) -> Read:
-        assert isinstance(state, Read)
-        return Read(
-            [(*row, *(int(i) for i in ids if i != PAD)) for row, ids in zip(state.rows, ids_BT, strict=True)]
-        )
-
-    def next_log_probs(self, state: State) -> Array:
-        assert isinstance(state, Read)
-        return np.stack([np.random.default_rng([self.seed, *row]).choice(self.values, SIZE) for row in state.rows])
-
-    def score(self, ids_BT: Array, state: State | None = None) -> Array:
-        raise NotImplementedError
-
-    def tensors(self) -> Mapping[str, np.ndarray]:
-        return {}
-
-    def on(self, device: str, dtype: str = "float32") -> LanguageModel:
-        return self
+    def log_probs_after(self, ids: tuple[int, ...]) -> np.ndarray:
+        return np.random.default_rng([self.seed, *ids]).choice(self.values, SIZE)
 
 
 BEAMS = st.builds(
@@ -122,12 +91,10 @@ def test_a_model_that_gives_nan_is_an_error() -> None:
 class Counting(Drawn):
     """A model that writes three tokens almost surely; at each step an end, too early, is the second choice."""
 
-    def next_log_probs(self, state: State) -> Array:
-        assert isinstance(state, Read)
-        best = [END if len(row) > 3 else len(row) % 2 for row in state.rows]
-        p = np.full((len(best), SIZE), 0.001)
-        p[:, END] = 0.01
-        p[np.arange(len(best)), best] = 0.98
+    def log_probs_after(self, ids: tuple[int, ...]) -> np.ndarray:
+        p = np.full(SIZE, 0.001)
+        p[END] = 0.01
+        p[END if len(ids) > 3 else len(ids) % 2] = 0.98
         return np.log(p)
 
 

@@ -20,6 +20,7 @@ from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Choice, sample_after, sample_steps
 from chainrule.decode.strategies import Read
 from chainrule.errors import DecodingError, ModelError
+from toy_models import Delegate
 
 TOY = "i love cats\ni love dogs\ncats chase mice\n"
 
@@ -214,30 +215,11 @@ def test_the_interval_of_host_checks_changes_no_text(at_once: int) -> None:
     assert len({len(ids) for ids in new.values()}) > 1, "rows of several lengths"
 
 
-class NotANumber(cr.LanguageModel):
+class NotANumber(Delegate):
     """A model that gives NaN for every token."""
 
-    def __init__(self, inner: cr.LanguageModel) -> None:
-        self.inner = inner
-        self.tokenizer, self.context = inner.tokenizer, inner.context
-
-    def tensors(self) -> dict[str, np.ndarray]:
-        return {}
-
-    def on(self, device: str, dtype: str = "float32") -> NotANumber:
-        return self
-
-    def start(self, batch_size: int) -> State:
-        return self.inner.start(batch_size)
-
-    def extend(self, state: State, ids_BT: Array) -> State:
-        return self.inner.extend(state, ids_BT)
-
     def next_log_probs(self, state: State) -> Array:
-        return self.inner.next_log_probs(state) * np.nan
-
-    def score(self, ids_BT: Array, state: State | None = None) -> Array:
-        return self.inner.score(ids_BT, state)
+        return super().next_log_probs(state) * np.nan
 
 
 def test_more_tokens_at_once_are_written_where_they_come_in_no_time(

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.arrays import PAD, Array, to_numpy
+from chainrule.arrays import to_numpy
 from chainrule.contract import chain
-from chainrule.contract.lm import State
 from chainrule.decode import healing
 from chainrule.decode.generate import prompt_ids
 from chainrule.decode.healing import find_respellings
 from chainrule.decode.strategies import normalised
 from chainrule.tokens.base import Ids, encode_lines_slowly
+from toy_models import OverPrefixes
 
 TOKENIZERS = ("bpe", "wordpiece", "unigram", "word", "word:unicode", "char", "byte")
 LOG = "".join(
@@ -72,32 +71,13 @@ class PieceTokenizer(cr.Tokenizer):
         return self.encode_line((kept + space).encode()), word.encode()
 
 
-@dataclass(frozen=True)
-class Counted(State):
-    """The number of tokens that were read and the last token, in each row."""
-
-    read_B: np.ndarray
-    last_B: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.read_B)
-
-    def select(self, rows: Array) -> Counted:
-        rows = to_numpy(rows)
-        return Counted(self.read_B[rows], self.last_B[rows])
-
-    def join(self, other: Counted) -> Counted:
-        return Counted(np.concatenate([self.read_B, other.read_B]), np.concatenate([self.last_B, other.last_B]))
-
-
-class Short(cr.LanguageModel):
+class Short(OverPrefixes):
     """A model of random probabilities; the sixth token is always </s>, so that all texts can be listed."""
 
-    kind, settings, context = "short", None, "line"
     longest = 6
 
     def __init__(self) -> None:
-        self.tokenizer = PieceTokenizer()
+        super().__init__(PieceTokenizer())
         size = self.tokenizer.vocab_size
         table = np.random.default_rng(5).dirichlet(np.full(size, 0.7), size=(self.longest, size))
         table[..., self.tokenizer.bos] = 0
@@ -105,28 +85,8 @@ class Short(cr.LanguageModel):
         with np.errstate(divide="ignore"):
             self.table = np.log(table / table.sum(axis=-1, keepdims=True))
 
-    def start(self, batch_size: int) -> Counted:
-        return Counted(np.zeros(batch_size, int), np.full(batch_size, self.tokenizer.bos))
-
-    def extend(self, state: State, ids_BT: Array) -> Counted:
-        assert isinstance(state, Counted)
-        for ids_B in to_numpy(ids_BT).T:
-            last_B = np.where(ids_B == PAD, state.last_B, ids_B)
-            state = Counted(state.read_B + (ids_B != PAD), last_B)
-        return state
-
-    def next_log_probs(self, state: State) -> np.ndarray:
-        assert isinstance(state, Counted)
-        return self.table[np.minimum(state.read_B, self.longest - 1), state.last_B]
-
-    def score(self, ids_BT: Array, state: State | None = None) -> np.ndarray:
-        return chain.score(self, to_numpy(ids_BT))
-
-    def tensors(self) -> Mapping[str, np.ndarray]:
-        return {}
-
-    def on(self, device: str, dtype: str = "float32") -> Short:
-        return self
+    def log_probs_after(self, ids: tuple[int, ...]) -> np.ndarray:
+        return self.table[min(len(ids), self.longest - 1), ids[-1] if ids else self.tokenizer.bos]
 
 
 def listed(lm: cr.LanguageModel, begin: tuple[int, ...]) -> dict[tuple[int, ...], float]:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 import chainrule as cr
-from chainrule.arrays import PAD, Array, check_ids, pad, to_numpy
-from chainrule.contract.lm import LanguageModel, State, check_rows
+from chainrule.contract.chain import PrefixState
 from chainrule.decode.beam import beam_search
 from chainrule.decode.randomness import Uniforms
 from chainrule.decode.sample import Continuation, sample
 from chainrule.decode.strategies import Strategy
 from chainrule.testing import LAWS
+from toy_models import OverPrefixes
 
 TOKENIZER = cr.train_tokenizer("word", cr.Corpus.from_text("a b\nc\n"))
 A, B, C = (TOKENIZER.encode(word).tolist()[0] for word in "abc")
@@ -26,75 +25,29 @@ SOURCES = [[A, B, C], [C], [], [B, B, A, C, A]]
 RIGHT = 0.7
 
 
-@dataclass(frozen=True)
-class Copied(State):
-    """The source of each row, and the number of its tokens that were copied."""
+class Copier(OverPrefixes):
+    """Copies its source token by token, each with probability 0.7, then </s>; other tokens are equally likely.
 
-    sources_BS: np.ndarray
-    done_B: np.ndarray
+    What a row has read begins with its source and </s>.
+    """
 
-    def __len__(self) -> int:
-        return len(self.done_B)
-
-    def select(self, rows: Array) -> Copied:
-        rows = to_numpy(rows)
-        return Copied(self.sources_BS[rows], self.done_B[rows])
-
-    def join(self, other: Copied) -> Copied:
-        sources = pad([row[row != PAD] for state in (self, other) for row in state.sources_BS])
-        return Copied(sources, np.concatenate([self.done_B, other.done_B]))
-
-
-class Copier(LanguageModel):
-    """Copies its source token by token, each with probability 0.7, then </s>; other tokens are equally likely."""
-
-    kind, settings, tokenizer, context = "copier", None, TOKENIZER, "line"
-
-    def start_from(self, sources: Sequence[Sequence[int]]) -> Copied:
+    def start_from(self, sources: Sequence[Sequence[int]]) -> PrefixState:
         """Return the state after reading the sources, before the first token of the target."""
-        return Copied(pad(sources), np.zeros(len(sources), dtype=np.int64))
+        return PrefixState(tuple((*source, TOKENIZER.eos) for source in sources))
 
-    def start(self, batch_size: int) -> Copied:
+    def start(self, batch_size: int) -> PrefixState:
         return self.start_from([[]] * batch_size)
 
-    def extend(self, state: State, ids_BT: Array) -> Copied:
-        assert isinstance(state, Copied)
-        check_rows(state, ids_BT)
-        check_ids(ids_BT, TOKENIZER.vocab_size)
-        return replace(state, done_B=state.done_B + (to_numpy(ids_BT) != PAD).sum(axis=1))
-
-    def next_log_probs(self, state: State) -> np.ndarray:
-        assert isinstance(state, Copied)
-        ended_BS = np.pad(state.sources_BS, ((0, 0), (0, 1)), constant_values=PAD)
-        at_B = np.minimum(state.done_B, ended_BS.shape[1] - 1)
-        right_B = ended_BS[np.arange(len(at_B)), at_B]
-        right_B = np.where(right_B == PAD, TOKENIZER.eos, right_B)
-        size = TOKENIZER.vocab_size
-        log_probs_BV = np.full((len(at_B), size), math.log((1 - RIGHT) / (size - 2)))
-        log_probs_BV[np.arange(len(at_B)), right_B] = math.log(RIGHT)
-        log_probs_BV[:, TOKENIZER.bos] = -math.inf
-        return log_probs_BV
-
-    def score(self, ids_BT: Array, state: State | None = None) -> np.ndarray:
-        ids_BT = to_numpy(ids_BT)
-        check_ids(ids_BT, TOKENIZER.vocab_size)
-        state = self.start(len(ids_BT)) if state is None else state
-        check_rows(state, ids_BT)
-        scores_BT = np.zeros(ids_BT.shape)
-        for t, ids_B in enumerate(ids_BT.T):
-            picked_B = np.take_along_axis(self.next_log_probs(state), np.maximum(ids_B, 0)[:, None], axis=1)[:, 0]
-            scores_BT[:, t] = np.where(ids_B == PAD, 0.0, picked_B)
-            state = self.extend(state, ids_B[:, None])
-        return scores_BT
-
-    def tensors(self) -> Mapping[str, np.ndarray]:
-        return {}
-
-    def on(self, device: str, dtype: str = "float32") -> LanguageModel:
-        return self
+    def log_probs_after(self, ids: tuple[int, ...]) -> np.ndarray:
+        words = ids.index(TOKENIZER.eos)
+        done = len(ids) - words - 1
+        log_probs_V = np.full(TOKENIZER.vocab_size, math.log((1 - RIGHT) / (TOKENIZER.vocab_size - 2)))
+        log_probs_V[ids[done] if done < words else TOKENIZER.eos] = math.log(RIGHT)
+        log_probs_V[TOKENIZER.bos] = -math.inf
+        return log_probs_V
 
 
-COPIER = Copier()
+COPIER = Copier(TOKENIZER)
 
 
 def sampled(sources: Sequence[Sequence[int]], strategy: Strategy, seed: int = 0) -> list[Continuation]:

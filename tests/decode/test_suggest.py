@@ -15,6 +15,7 @@ from chainrule.contract.lm import State
 from chainrule.decode.suggest import NextToken, next_tokens
 from chainrule.errors import DecodingError, ModelError
 from chainrule.ngram.ngram_model import NgramModel, NgramState
+from toy_models import Delegate
 
 START = "Jan 12 10:05 host2 auth[127]: "
 
@@ -126,7 +127,7 @@ def test_an_unknown_word_is_followed_by_words() -> None:
     assert all(s.completion.startswith(" ") for s in cr.suggest(lm, "Jan 12 zebra"))
 
 
-class Plain(NotANumber):
+class Plain(Delegate):
     """A model without fast paths, whose kernels are never loaded: the slow, obvious reference."""
 
     def next_log_probs(self, state: State) -> Array:

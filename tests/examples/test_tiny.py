@@ -22,7 +22,7 @@ import torch
 import chainrule as cr
 from chainrule.contract import chain
 from chainrule.contract.kinds import find_kind
-from chainrule.contract.lm import LanguageModel, State
+from chainrule.contract.lm import State
 from chainrule.decode.beam import beam_search
 from chainrule.inference.neural_model import NeuralModel
 from chainrule.networks.feedforward import Feedforward
@@ -35,6 +35,7 @@ from chainrule.testing.laws import LAWS
 from chainrule.text.builtin import builtin_documents
 from chainrule.tokens.char import CharTokenizer
 from chainrule.tokens.subwords.merges import learn_merges
+from toy_models import Delegate
 
 FILE = Path(__file__).parents[2] / "examples" / "tiny.py"
 TEXT = "to be, or not to be: that is the question\nwhether 'tis nobler in the mind to suffer\nthe slings\n" * 3
@@ -81,34 +82,15 @@ def counted(model: Any, texts: list[np.ndarray]) -> Any:
     return model
 
 
-class Adapter(LanguageModel):
+class Adapter(Delegate):
     """A model of the essay as one of chainrule: the same methods, beside what a model folder wants."""
 
-    kind, context, settings = "tiny", "stream", None
-
     def __init__(self, model: Any) -> None:
-        self.model, self.tokenizer = model, CharTokenizer(model.tokenizer.characters)
-
-    def start(self, batch_size: int) -> State:
-        return self.model.start(batch_size)  # type: ignore[no-any-return]
-
-    def extend(self, state: State, ids_BT: Any) -> State:
-        return self.model.extend(state, ids_BT)  # type: ignore[no-any-return]
-
-    def next_log_probs(self, state: State) -> Any:
-        return self.model.next_log_probs(state)
-
-    def score(self, ids_BT: Any, state: State | None = None) -> Any:
-        return self.model.score(ids_BT, state)
+        super().__init__(model)
+        self.tokenizer, self.context = CharTokenizer(model.tokenizer.characters), "stream"
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        self.model.save(f"{folder}.npz")
-
-    def tensors(self) -> dict[str, np.ndarray]:
-        return {}
-
-    def on(self, device: str, dtype: str = "float32") -> Adapter:
-        return self
+        self.inner.save(f"{folder}.npz")
 
 
 @pytest.mark.parametrize("law", LAWS)

@@ -1,0 +1,67 @@
+"""Models for tests: one that passes every call on to another, and one that computes from all that was read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from chainrule.arrays import Array, check_ids, to_numpy
+from chainrule.contract import chain
+from chainrule.contract.chain import PrefixState
+from chainrule.contract.lm import LanguageModel, State
+
+
+class Delegate(LanguageModel):
+    """A model without fast paths, which passes the five methods on to another model."""
+
+    kind, settings = "delegate", None
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.tokenizer, self.context = inner, inner.tokenizer, getattr(inner, "context", "line")
+
+    def start(self, batch_size: int) -> State:
+        return self.inner.start(batch_size)
+
+    def extend(self, state: State, ids_BT: Array) -> State:
+        return self.inner.extend(state, ids_BT)
+
+    def next_log_probs(self, state: State) -> Array:
+        return self.inner.next_log_probs(state)
+
+    def score(self, ids_BT: Array, state: State | None = None) -> Array:
+        return self.inner.score(ids_BT, state)
+
+    def tensors(self) -> Mapping[str, np.ndarray]:
+        return {}
+
+    def on(self, device: str, dtype: str = "float32") -> LanguageModel:
+        return self
+
+
+class OverPrefixes(Delegate):
+    """A model whose states are the ids that each row has read; a model has `log_probs_after` some of them."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer, self.context = tokenizer, "line"
+
+    def log_probs_after(self, ids: tuple[int, ...]) -> np.ndarray:
+        raise NotImplementedError
+
+    def start(self, batch_size: int) -> PrefixState:
+        return PrefixState(((),) * batch_size)
+
+    def extend(self, state: State, ids_BT: Array) -> PrefixState:
+        assert isinstance(state, PrefixState)
+        check_ids(ids_BT, self.tokenizer.vocab_size)
+        return state.extended(ids_BT)
+
+    def next_log_probs(self, state: State) -> np.ndarray:
+        assert isinstance(state, PrefixState)
+        return np.stack([self.log_probs_after(row) for row in state.rows])
+
+    def score(self, ids_BT: Array, state: State | None = None) -> np.ndarray:
+        state = self.start(len(ids_BT)) if state is None else state
+        self.extend(state, ids_BT)  # which refuses what is not ids, or not as many rows
+        return chain.score(self, to_numpy(ids_BT), state)
