@@ -49,6 +49,10 @@ def test_a_batch_of_sources_is_its_sources_one_by_one(
         alone = to_numpy(lm.score(np.asarray([target]), lm.begin([source])))[0]
         np.testing.assert_allclose(together[row, : len(target)], alone, atol=2e-5)
         assert (together[row, len(target) :] == 0).all()
+    # another source for the first row changes its scores, and no other's
+    other = to_numpy(lm.score(pad(targets), lm.begin([sources[1], *sources[1:]])))
+    assert abs(together[0] - other[0]).max() > 1e-3
+    np.testing.assert_allclose(together[1:], other[1:], atol=2e-5)
 
 
 def test_scores_from_a_source_are_step_by_step(
@@ -84,6 +88,19 @@ def test_rows_keep_their_sources(lm: EncoderDecoderModel, sources: list[np.ndarr
     again = lm.extend(joined.select(np.asarray([3, 3, 1])), np.asarray([[3], [3], [4]]))
     one = lm.extend(state.select(np.asarray([3, 3, 1])), np.asarray([[3], [3], [4]]))
     np.testing.assert_allclose(to_numpy(lm.next_log_probs(again)), to_numpy(lm.next_log_probs(one)), atol=2e-5)
+
+
+@pytest.mark.parametrize("rows", [[0, 0, 0, 1, 1, 1], [0, 0, 2, 2], [1, 1, 1], [2, 0, 1], [0, 0, 1], [2, 1, 2]])
+def test_rows_that_share_a_source_are_as_rows_that_do_not(
+    lm: EncoderDecoderModel, sources: list[np.ndarray], rows: list[int]
+) -> None:
+    targets = pad([[3 + i % 4, 4, 5 + i % 2] for i in range(len(rows))])
+    selected = lm.begin(sources).select(np.asarray(rows))
+    expected = to_numpy(lm.score(targets, lm.begin([sources[row] for row in rows])))
+    np.testing.assert_allclose(to_numpy(lm.score(targets, selected)), expected, atol=2e-5)
+    joined = selected.join(lm.begin([sources[0]]))
+    found = to_numpy(lm.score(np.concatenate([targets, targets[:1]]), joined))
+    np.testing.assert_allclose(found[: len(rows)], expected, atol=2e-5)
 
 
 def test_hypotheses_share_their_source(lm: EncoderDecoderModel, sources: list[np.ndarray]) -> None:

@@ -21,14 +21,15 @@ TASKS: dict[str, Callable[[list[str]], list[str]]] = {
 DESIGNS: dict[str, dict[str, Any]] = {
     "no attention": {"cell": "elman", "attention": "none"},
     "one direction": {"cell": "lstm", "attention": "none", "bidirectional": False},
-    "additive": {"cell": "gru", "attention": "additive"},
+    "additive": {"cell": "gru", "attention": "additive", "layers": 2},
     "dot": {"cell": "lstm", "attention": "dot", "layers": 2},
     "general": {"cell": "elman", "attention": "general"},
-    "scaled": {"cell": "gru", "attention": "scaled"},
+    "scaled": {"cell": "gru", "attention": "scaled", "shared": False},
     "feeding": {"cell": "lstm", "attention": "general", "feeding": True},
     "transformer": {"cell": "transformer", "window": 5},
-    "lecture": {"cell": "transformer", "preset": "lecture", "window": 6},
+    "lecture": {"cell": "transformer", "preset": "lecture", "window": 6, "shared": False},
     "bart": {"cell": "transformer", "preset": "bart", "window": 6, "source_start": True},
+    "alibi": {"cell": "transformer", "positions": "alibi", "layers": 2, "window": 5},
 }
 
 
