@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ import pytest
 import torch
 
 import chainrule as cr
-from chainrule.contract import kinds
 from chainrule.errors import ModelError, SettingsError
 from chainrule.networks.tagging.config import TaggerSettings, WordInputs
 from chainrule.networks.tagging.tagger import TaggerNetwork
@@ -25,7 +25,7 @@ from chainrule.training.layouts import in_pieces
 from chainrule.training.objectives import Sequences, Stretches
 from stopping import interrupted
 
-from .toys import TINY, StandIn, StandInSettings, sentences, tagged_by_the_first_word, tagged_by_the_last_word
+from .toys import TINY, save_masked, sentences, tagged_by_the_first_word, tagged_by_the_last_word
 
 DESIGNS: dict[str, dict[str, Any]] = {
     "lstm": {"cell": "lstm", "layers": 2},
@@ -39,13 +39,18 @@ DESIGNS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pretrained") / "masked"
+    save_masked(folder)
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def masked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A folder `masked` with a masked model, and a kind that can load it."""
-    monkeypatch.setitem(kinds._BUILT_IN, "masked", f"{__package__}.toys:MASKED")
+def masked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pretrained: Path) -> None:
+    """A folder `masked` with a masked model, where the tests run."""
     monkeypatch.chdir(tmp_path)
-    text = cr.Corpus.from_texts([" ".join(word for word, _ in one) for one in sentences()])
-    StandIn(cr.train_tokenizer("bpe", text), StandInSettings()).save("masked")
+    shutil.copytree(pretrained, "masked")
 
 
 def trained(design: dict[str, Any], given: Any = None, **settings: Any) -> Any:

@@ -1,25 +1,12 @@
-"""Toy sentences, and a masked model that stands in for a pretrained one."""
+"""Toy sentences, and a small masked model of them."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from torch import nn
-
-from chainrule.contract.kinds import Kind
-from chainrule.contract.model import Model
-from chainrule.folder import TEXT, ModelFolder
-from chainrule.networks.transformer.config import TransformerConfig
-from chainrule.networks.transformer.stack import Encoder
-from chainrule.settings import parse
-from chainrule.tokens.base import Tokenizer
-from chainrule.tokens.registry import parse_tokenizer
+import chainrule as cr
 
 TINY: dict[str, Any] = {
     "width": 16,
@@ -58,55 +45,8 @@ def _letters(count: int, seed: int, longest: int) -> list[list[str]]:
     return [[draw.choice("abc") for _ in range(draw.randint(2, longest))] for _ in range(count)]
 
 
-# -- a masked model ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class StandInSettings:
-    """The sizes of the stand-in."""
-
-    width: int = 16
-    window: int = 8
-
-
-class _Network(nn.Module):
-    def __init__(self, settings: StandInSettings, vocab_size: int) -> None:
-        super().__init__()
-        config = TransformerConfig(layers=1, width=settings.width, heads=2, window=settings.window)
-        self.encoder = Encoder(config, vocab_size)
-
-
-class StandIn(Model):
-    """What a tagger needs of a masked model: a network with an encoder, and a tokenizer."""
-
-    kind = "masked"
-
-    def __init__(self, tokenizer: Tokenizer, settings: StandInSettings) -> None:
-        torch.manual_seed(0)
-        self.network = _Network(settings, tokenizer.vocab_size).eval()
-        self.tokenizer, self.settings = tokenizer, settings
-
-    @property
-    def tokenizers(self) -> Mapping[str, Tokenizer]:
-        return {TEXT: self.tokenizer}
-
-    def tensors(self) -> dict[str, np.ndarray]:
-        return {name: weight.detach().numpy() for name, weight in self.network.named_parameters()}
-
-    def on(self, device: str, dtype: str = "float32") -> StandIn:
-        return self
-
-
-def _load(folder: ModelFolder) -> StandIn:
-    model = StandIn(parse_tokenizer(folder.tokenizer, ""), parse(StandInSettings, folder.config))
-    weights = {name: torch.from_numpy(np.array(array)) for name, array in folder.tensors.items()}
-    model.network.load_state_dict(weights)
-    return model
-
-
-def _train(settings: Any, data: Any) -> Any:
-    raise NotImplementedError
-
-
-MASKED = Kind("masked", "a stand-in", StandInSettings, _train, _load, task="masked")
-tiny = partial(dict, **TINY)
+def save_masked(folder: Path | str, *, width: int = 16, window: int = 8) -> None:
+    """Save a masked model of the words of these sentences, which a tagger can begin from."""
+    text = [" ".join(word for word, _ in one) for one in sentences()]
+    sizes: Any = {"layers": 1, "width": width, "heads": 2, "window": window, "steps": 2, "batch": 64}
+    cr.train("masked", text, tokenizer="bpe", **sizes).save(folder)
