@@ -75,9 +75,13 @@ def says(name: str = "config.json", **values: Any) -> Change:
     return change
 
 
-def pickle_weights(folder: Path) -> None:
+def without_weights(folder: Path) -> None:
     for path in folder.glob("*.safetensors*"):
         path.unlink()
+
+
+def pickle_weights(folder: Path) -> None:
+    without_weights(folder)
     torch.save({"model.norm.weight": torch.ones(32)}, folder / "pytorch_model.bin")
 
 
@@ -113,7 +117,21 @@ CHANGES: dict[str, tuple[Change, str]] = {
         "1 of 3 shards are missing: model-00002-of-00003.safetensors",
     ),
     "no index": (lambda folder: (folder / INDEX).unlink(), f"it has shards of weights, but no {INDEX}"),
+    "no weights": (without_weights, "there are no weights in it: neither model.safetensors nor"),
+    "weights that are none": (
+        lambda folder: (folder / "model-00002-of-00003.safetensors").write_bytes(b"no weights"),
+        "not a safetensors file",
+    ),
     "architectures that are none": (says(architectures=7), "the architecture 7 is none of GPT2LMHeadModel"),
+    "another architecture": (
+        says(architectures=["MambaForCausalLM"]),
+        "the architecture 'MambaForCausalLM' is none of GPT2LMHeadModel",
+    ),
+    "another activation": (says(hidden_act="gelu"), "hidden_act of a Llama should be silu, not 'gelu'"),
+    "stretched positions": (
+        says(rope_scaling={"rope_type": "yarn"}),
+        "should not be stretched, but are by 'yarn'",
+    ),
     "a post_processor that is none": (
         says("tokenizer.json", post_processor=7),
         "post_processor should be an object of objects, not int",
@@ -124,6 +142,8 @@ CHANGES: dict[str, tuple[Change, str]] = {
     ),
     "a norm without its number": (says(rms_norm_eps=None), "rms_norm_eps should be a number or a truth value"),
     "a larger vocabulary": (says(vocab_size=600), "embed_tokens.weight should make [600, 32], not [502, 32]"),
+    "a smaller vocabulary": (says(vocab_size=12), "its tokenizer has 502 tokens, its model 12"),
+    "a vocabulary in words": (says(vocab_size="many"), "vocab_size should be a number of tokens"),
     "another width": (says(hidden_size=64, head_dim=None), "should make [502, 64], not [502, 32]"),
     "more layers": (says(num_hidden_layers=3), "should have 'model.layers.2.input_layernorm.weight'"),
     "fewer layers": (says(num_hidden_layers=1), "the configuration has no place for 'model.layers.1."),
@@ -133,6 +153,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
         "should be finite numbers below 1e19, but has NaN or infinity",
     ),
     "a number that overflows": (with_one(1e30), "should be finite numbers below 1e19, but has 1e+30"),
+    "a quantised model": (says(quantization_config={"bits": 4}), "its weights are quantised"),
     "quantised weights": (in_whole_numbers, "should be F32 or F16 or BF16 or F64, not I8: quantised weights"),
 }
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.cli.running import Run
 
 import chainrule as cr
 from chainrule.contract.lm import start_token
@@ -220,23 +219,3 @@ def test_what_cannot_be_expressed(bpe: Tokenizer, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="source_start=true goes with cell=transformer"):
         pairs_model(bpe, cell="lstm", source_start=True)
     assert not (tmp_path / "hf").exists()
-
-
-def test_the_verbs(run: Run, tmp_path: Path) -> None:
-    """A model that was trained from pairs, written, read and used."""
-    letters = "abcdef"
-    lines = [" ".join(letters[i] for i in (n % 6, n // 6 % 6, n % 5)) for n in range(60)]
-    (tmp_path / "a").write_text("\n".join(lines) + "\n")
-    settings = ("preset=bart", "width=32", "layers=1", "heads=2", "steps=60", "window=16", "dropout=0")
-    sizes = [f"--set={each}" for each in settings]
-    corpus = (tmp_path / "a", tmp_path / "a", "--tokenizer", "word")
-    trained = run("train", "seq2seq", *corpus, *sizes, "--out", tmp_path / "model")
-    assert trained.code == 0, trained.err
-    done = run("export", tmp_path / "model", "--to", "hf", "--out", tmp_path / "hf", "--json")
-    assert json.loads(done.out)["written"] == "BartForConditionalGeneration", done.err
-    done = run("import", tmp_path / "hf", "--out", tmp_path / "back")
-    assert done.code == 0 and "seq2seq of" in done.out, done.err
-    one, other = (run("translate", tmp_path / name, tmp_path / "a") for name in ("model", "back"))
-    assert (one.code, other.code) == (0, 0) and one.out == other.out
-    refused = run("export", tmp_path / "model", "--to", "gguf", "--out", tmp_path / "m.gguf")
-    assert refused.code == 2 and "not a model of the kind seq2seq" in refused.err

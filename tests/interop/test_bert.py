@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.cli.running import Run
 
 import chainrule as cr
 from chainrule.contract.lm import start_token
@@ -217,15 +216,3 @@ def test_what_cannot_be_expressed(bpe: Tokenizer, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="head_layer has no gate"):
         masked(bpe, activation="swiglu")
     assert not (tmp_path / "hf").exists()
-
-
-def test_the_verbs(run: Run, bpe: Tokenizer, tmp_path: Path) -> None:
-    masked(bpe).save(tmp_path / "model")
-    done = run("export", tmp_path / "model", "--to", "hf", "--out", tmp_path / "hf", "--json")
-    assert json.loads(done.out)["written"] == "BertForMaskedLM", done.err
-    done = run("import", tmp_path / "hf", "--out", tmp_path / "back")
-    assert done.code == 0 and "masked of 504 tokens, line" in done.out, done.err
-    one, other = (run("fill", tmp_path / name, "The [MASK] of") for name in ("model", "back"))
-    assert (one.code, other.code) == (0, 0) and one.out == other.out
-    refused = run("export", tmp_path / "model", "--to", "gguf", "--out", tmp_path / "m.gguf")
-    assert refused.code == 2 and "not a model of the kind masked" in refused.err

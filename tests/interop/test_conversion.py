@@ -18,6 +18,8 @@ from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import load_tokenizer
 
 from .conftest import small
+from .test_bart import pairs_model
+from .test_bert import masked
 
 STORIES = Path(os.environ.get("CHAINRULE_DATA", "."), "stories260k")
 ARPA = r"""\data\
@@ -67,23 +69,45 @@ def test_checkpoints_of_llama2c_that_are_none(tmp_path: Path) -> None:
         import_model(path)
 
 
-def test_export_and_import(run: Run, bpe: Tokenizer, tmp_path: Path) -> None:
-    small(bpe, preset="llama").save(tmp_path / "model")
-    done = run("export", tmp_path / "model", "--to", "hf", "--out", tmp_path / "hf", "--json")
-    assert json.loads(done.out)["written"] == "LlamaForCausalLM"
-    assert run("export", tmp_path / "model", "--to", "hf", "--out", tmp_path / "hf").code == 2
-    done = run("import", tmp_path / "hf", "--out", tmp_path / "back")
-    assert done.code == 0 and "transformer of 503 tokens, stream" in done.out
-    one, other = (
-        run("generate", tmp_path / name, "--prompt", "The", "--strategy", "greedy", "--no-heal")
-        for name in ("model", "back")
-    )
+@pytest.mark.parametrize(
+    ("make", "architecture", "imported", "verb"),
+    [
+        (
+            lambda tokenizer: small(tokenizer, preset="llama"),
+            "LlamaForCausalLM",
+            "transformer of 503 tokens, stream",
+            ("generate", "--prompt", "The", "--strategy", "greedy", "--no-heal"),
+        ),
+        (masked, "BertForMaskedLM", "masked of 504 tokens, line", ("fill", "The [MASK] of")),
+        (pairs_model, "BartForConditionalGeneration", "seq2seq of", ("translate", "t.txt")),
+    ],
+)
+def test_export_and_import(
+    run: Run,
+    bpe: Tokenizer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    make: Any,
+    architecture: str,
+    imported: str,
+    verb: tuple[str, ...],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.txt").write_text("The value of the expression\n\nis a number\n")
+    model = make(bpe)
+    model.save("model")
+    done = run("export", "model", "--to", "hf", "--out", "hf", "--json")
+    assert json.loads(done.out)["written"] == architecture
+    assert run("export", "model", "--to", "hf", "--out", "hf").code == 2
+    done = run("import", "hf", "--out", "back")
+    assert done.code == 0 and imported in done.out
+    one, other = (run(verb[0], name, *verb[1:]) for name in ("model", "back"))
     assert (one.code, other.code) == (0, 0) and one.out == other.out
-    (tmp_path / "t.txt").write_text("The value of the expression\n\nis a number\n")
-    for name in ("model", "back"):
-        assert run("evaluate", tmp_path / name, tmp_path / "t.txt").code == 0
-    refused = run("export", tmp_path / "model", "--to", "arpa", "--out", tmp_path / "m.arpa")
-    assert refused.code == 2 and "only n-gram models" in refused.err
+    other_format, message = (
+        ("arpa", "only n-gram models") if model.kind == "transformer" else ("gguf", "not a model of")
+    )
+    refused = run("export", "model", "--to", other_format, "--out", "m")
+    assert refused.code == 2 and message in refused.err
 
 
 def test_arpa_in_other_encodings(run: Run, tmp_path: Path) -> None:

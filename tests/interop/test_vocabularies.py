@@ -28,12 +28,6 @@ TEXTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def library() -> Any:
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    return pytest.importorskip("transformers", reason="transformers, the peer of these tests, is not installed")
-
-
 @needs_gpt2
 def test_gpt2_encodes_as_tiktoken() -> None:
     tiktoken = pytest.importorskip("tiktoken")
@@ -93,12 +87,12 @@ def ours(name: str) -> Tokenizer:
 
 @pytest.mark.parametrize("context", ["line", "stream"])
 @pytest.mark.parametrize("name", ["bpe", "wordpiece", "unigram", "byte", "char", "word"])
-def test_ours_in_transformers(library: Any, tmp_path: Path, name: str, context: Any) -> None:
+def test_ours_in_transformers(transformers: Any, tmp_path: Path, name: str, context: Any) -> None:
     tokenizer = ours(name)
     definition, config = published_files(tokenizer, context, 64)
     (tmp_path / "tokenizer.json").write_text(json.dumps(definition))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    peer = library.AutoTokenizer.from_pretrained(tmp_path)
+    peer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     for text in [*TEXTS, "the value of\nthe <unk>\n"]:
         ids = tokenizer.encode(text).tolist()
         assert peer(text, add_special_tokens=False)["input_ids"] == ids
@@ -107,7 +101,7 @@ def test_ours_in_transformers(library: Any, tmp_path: Path, name: str, context: 
     assert peer.eos_token_id == (tokenizer.eos if context == "line" else tokenizer.bos)
 
 
-def test_a_tokenizer_of_theirs_is_read(library: Any, tmp_path: Path) -> None:
+def test_a_tokenizer_of_theirs_is_read(transformers: Any, tmp_path: Path) -> None:
     from tokenizers import ByteLevelBPETokenizer
 
     made = ByteLevelBPETokenizer()
