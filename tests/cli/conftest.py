@@ -95,6 +95,12 @@ def model(shared: Path, corpus: Path) -> Path:
     return _trained(shared / "model", corpus, order=3, smoothing="add-k", k=0.1)
 
 
+@pytest.fixture
+def animals(corpus: Path, tmp_path: Path) -> Path:
+    """A trigram model that gives its mass to shorter contexts."""
+    return _trained(tmp_path / "animals", corpus, order=3, smoothing="witten-bell")
+
+
 @pytest.fixture(scope="session")
 def stream_model(shared: Path, corpus: Path) -> Path:
     """One whose context flows across lines."""

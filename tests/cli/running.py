@@ -21,6 +21,8 @@ SENTENCES = [
 TEXT = "".join(f"{sentence}\n" for sentence in SENTENCES * 3) + "the café is closed\n"
 HELD_OUT = "i love mice\nwe chase zebras\n\nyou love cats\n"
 TOY = "i love cats\ni love dogs\ncats chase mice\n"
+TRAIN_NGRAM = ("train", "ngram", "--tokenizer", "word")
+"""The words that train a model of words; a text and --out DIR come next."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,20 @@ class Ran:
 
 Run: TypeAlias = Callable[..., Ran]
 Fails: TypeAlias = Callable[..., str]
+
+
+def sets(*settings: str) -> list[str]:
+    """The words of a command for settings such as order=3."""
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+def without_torch(*commands: list[object]) -> subprocess.CompletedProcess[str]:
+    """Run verbs one after the other in a process where torch is not installed; the first that fails ends it."""
+    script = "import sys, json\nsys.modules['torch'] = None\nfrom chainrule.cli.main import main\n"
+    script += "for words in json.loads(sys.argv[1]):\n    try:\n        main(words)\n"
+    script += "    except SystemExit as done:\n        if done.code:\n            raise\n"
+    given = json.dumps([[str(word) for word in words] for words in commands])
+    return subprocess.run([sys.executable, "-c", script, given], capture_output=True, text=True, check=False)
 
 
 def strict_json(text: str) -> Any:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from .running import Fails, Run
+from .running import TRAIN_NGRAM, Fails, Run, sets
 
 ROWS = [("the cat sees a dog", "en"), ("die Katze sieht den Hund", "de"), ("a dog", "en"), ("der Hund", "de")] * 8
-SET = [w for s in ("steps=3", "width=8", "layers=1", "embedding=4", "batch=64") for w in ("--set", s)]
+SET = sets("steps=3", "width=8", "layers=1", "embedding=4", "batch=64")
 
 
 @pytest.fixture
@@ -76,5 +76,5 @@ def test_wrong_input_is_one_clear_line(bayes: Path, records: Path, tmp_path: Pat
     told = fails("train", "ngram", records, "--field", "body", "--label-field", "lang", *new)
     assert "--label-field is for models that classify texts" in told
     assert "kind bayes classifies texts: use chainrule classify" in fails("generate", bayes)
-    run("train", "ngram", "--tokenizer", "word", records, "--field", "body", "--out", tmp_path / "lm")
+    run(*TRAIN_NGRAM, records, "--field", "body", "--out", tmp_path / "lm")
     assert "kind ngram predicts text: use chainrule generate" in fails("classify", tmp_path / "lm", "a text")

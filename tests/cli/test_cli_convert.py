@@ -37,17 +37,6 @@ def arpa(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def animals(run: Run, corpus: Path, tmp_path: Path) -> Path:
-    """A trained trigram model."""
-    settings = ["--set", "order=3", "--set", "smoothing=witten-bell"]
-    assert run("train", "ngram", "--tokenizer", "word", corpus, "--out", tmp_path / "animals", *settings).code == 0
-    return tmp_path / "animals"
-
-
-# -- convert ----------------------------------------------------------------------------------------------
-
-
 def test_there_and_back(run: Run, arpa: Path, held_out: Path, tmp_path: Path) -> None:
     ran = run("convert", arpa, tmp_path / "m")
     assert (ran.code, ran.err) == (0, "")

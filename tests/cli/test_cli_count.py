@@ -9,7 +9,7 @@ import pytest
 
 import chainrule as cr
 
-from .running import Fails, Run
+from .running import Fails, Run, sets
 
 LECTURE = ("--set", "preset=lecture")
 TRIGRAM = ("--set", "order=3", "--set", "embedding=300", "--set", "hidden=500")
@@ -97,18 +97,7 @@ def test_as_many_as_after_a_training(run: Run, tmp_path: Path) -> None:
 
 
 def test_operations_by_length(run: Run) -> None:
-    small = (
-        "--vocab-size",
-        100,
-        "--set",
-        "layers=1",
-        "--set",
-        "embedding=8",
-        "--set",
-        "hidden=8",
-        "--set",
-        "width=8",
-    )
+    small = ("--vocab-size", 100, *sets("layers=1", "embedding=8", "hidden=8", "width=8"))
     shown = " ".join(run("count", "elman", "transformer", *small, "--lengths", "8-32").out.split())
     assert "elman 32 184,320 33 " in shown
     assert "elman, from 16 to 32 tokens: operations grow as length^1.00, products in a row as length^0.96" in shown

@@ -14,7 +14,7 @@ import chainrule as cr
 from chainrule.autodiff.tape_model import as_tape_model
 from chainrule.explanation.diagnosis import heat_line
 
-from .running import Fails, Run, strict_json, trained_folders
+from .running import Fails, Run, strict_json, trained_folders, without_torch
 
 SMALL: dict[str, dict[str, Any]] = {
     "elman": {"embedding": 8, "hidden": 8, "layers": 2},
@@ -124,9 +124,7 @@ def test_what_cannot_be_looked_into(fails: Fails, model: Path, networks: dict[st
 
 
 def test_an_ngram_model_is_refused_without_torch(model: Path) -> None:
-    script = "import sys; sys.modules['torch'] = None\nfrom chainrule.cli.main import main\nmain(sys.argv[1:])\n"
-    command = [sys.executable, "-c", script, "diagnose", str(model), "we love cats"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = without_torch(["diagnose", model, "we love cats"])
     assert (done.returncode, "nothing to differentiate" in done.stderr) == (2, True)
 
 

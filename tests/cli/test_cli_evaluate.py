@@ -13,7 +13,7 @@ from rich.table import Table
 
 from chainrule.cli.output import results_table, show_table
 
-from .running import HELD_OUT, Fails, Run, on_terminal, strict_json
+from .running import HELD_OUT, TRAIN_NGRAM, Fails, Run, on_terminal, strict_json
 
 MODELS = ["model", "stream_model", "bpe_model"]
 
@@ -70,7 +70,7 @@ def test_a_folder_name_in_the_table_is_as_it_is(
 ) -> None:
     """Square brackets mean something to the library that prints."""
     monkeypatch.chdir(tmp_path)
-    assert run("train", "ngram", "--tokenizer", "word", toy, "--out", "m[bold]", "--json").code == 0
+    assert run(*TRAIN_NGRAM, toy, "--out", "m[bold]", "--json").code == 0
     assert "m[bold]" in run("evaluate", "m[bold]", toy).out
 
 
@@ -92,7 +92,7 @@ def test_infinity_is_standard_json(run: Run, mle_model: Path, mice: Path) -> Non
 
 def test_smoothing_makes_it_finite(run: Run, toy: Path, mice: Path, tmp_path: Path) -> None:
     settings = ["--set", "order=3", "--set", "smoothing=laplace"]
-    assert run("train", "ngram", "--tokenizer", "word", toy, *settings, "--out", tmp_path / "m").code == 0
+    assert run(*TRAIN_NGRAM, toy, *settings, "--out", tmp_path / "m").code == 0
     # by hand, with 8 words that can follow: 3/11 · 3/10 · 1/10 · 1/8
     expected = (3 / 11 * 3 / 10 * 1 / 10 * 1 / 8) ** (-1 / 4)
     assert run("evaluate", tmp_path / "m", mice, "--json").json["perplexity"] == pytest.approx(expected, rel=1e-6)
@@ -168,20 +168,7 @@ def test_replaced_bytes_are_counted_by_every_verb_that_reads(run: Run, model: Pa
 
 
 def test_scores_that_are_no_probabilities_are_marked(run: Run, toy: Path, tmp_path: Path) -> None:
-    assert (
-        run(
-            "train",
-            "ngram",
-            "--tokenizer",
-            "word",
-            toy,
-            "--set",
-            "smoothing=stupid-backoff",
-            "--out",
-            tmp_path / "m",
-        ).code
-        == 0
-    )
+    assert run(*TRAIN_NGRAM, toy, "--set", "smoothing=stupid-backoff", "--out", tmp_path / "m").code == 0
     table = run("evaluate", tmp_path / "m", toy)
     assert "not from probabilities" in table.out
     assert table.out.count("(") >= 4  # perplexity, nats, bits, bits per byte

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import pytest
 
 import chainrule as cr
 
-from .running import Fails, Run, trained_folders
+from .running import Fails, Run, trained_folders, without_torch
 
 SMALL: dict[str, dict[str, Any]] = {
     "feedforward": {"order": 4, "embedding": 4, "hidden": 6, "activation": "tanh", "engine": "tape"},
@@ -227,18 +225,8 @@ def test_scores_are_not_called_probabilities(run: Run, corpus: Path, tmp_path: P
 
 
 def test_the_tape_and_ngrams_need_no_torch(networks: dict[str, Path], model: Path) -> None:
-    script = """
-import sys
-sys.modules["torch"] = None
-from chainrule.cli.main import main
-for folder in sys.argv[1:]:
-    try:
-        main(["explain", folder, "we love cats"])
-    except SystemExit as done:
-        assert not done.code, (folder, done.code)
-"""
-    folders = [str(folder) for folder in (*networks.values(), model)]
-    done = subprocess.run([sys.executable, "-c", script, *folders], capture_output=True, text=True, check=False)
+    folders = [*networks.values(), model]
+    done = without_torch(*(["explain", folder, "we love cats"] for folder in folders))
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert done.stdout.count("most likely: ") == len(folders)
 

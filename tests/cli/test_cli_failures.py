@@ -14,7 +14,7 @@ import pytest
 from chainrule.errors import ChainruleError
 from manifests import read_manifest, write_manifest
 
-from .running import Fails, Run
+from .running import TRAIN_NGRAM, Fails, Run
 
 PAGE = b"<!DOCTYPE html>\n<html><body>404</body></html>\n"
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n"
@@ -26,8 +26,8 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n"
 def reading(verb: str, model: Path, text: object, out: Path) -> list[object]:
     """A command that reads the text."""
     return {
-        "train": ["train", "ngram", "--tokenizer", "word", text, "--out", out],
-        "valid": ["train", "ngram", "--tokenizer", "word", model / "README.md", "--held-out", text, "--out", out],
+        "train": [*TRAIN_NGRAM, text, "--out", out],
+        "valid": [*TRAIN_NGRAM, model / "README.md", "--held-out", text, "--out", out],
         "compare": ["compare", text, "--out", out],
         "tokenize": ["tokenize", text],
         "evaluate": ["evaluate", model, text],
@@ -97,13 +97,13 @@ def test_bytes_that_are_not_utf8_are_located(fails: Fails, model: Path, tmp_path
 def test_jsonl_needs_text(fails: Fails, tmp_path: Path, content: str) -> None:
     text = tmp_path / "text.jsonl"
     text.write_text('{"text": "fine"}\n' + content, encoding="utf-8")
-    assert f"{text}: line 2: " in fails("train", "ngram", "--tokenizer", "word", text, "--out", tmp_path / "m")
+    assert f"{text}: line 2: " in fails(*TRAIN_NGRAM, text, "--out", tmp_path / "m")
 
 
 def test_what_failed_to_train_leaves_nothing(fails: Fails, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_bytes(b"\xff\n")
-    fails("train", "ngram", "--tokenizer", "word", text, "--out", tmp_path / "m")
+    fails(*TRAIN_NGRAM, text, "--out", tmp_path / "m")
     assert list(tmp_path.iterdir()) == [text]
 
 
@@ -137,7 +137,7 @@ def test_what_failed_to_train_leaves_nothing(fails: Fails, tmp_path: Path) -> No
     ],
 )
 def test_training_refuses(fails: Fails, corpus: Path, tmp_path: Path, options: list[str], message: str) -> None:
-    assert message in fails("train", "ngram", "--tokenizer", "word", corpus, "--out", tmp_path / "m", *options)
+    assert message in fails(*TRAIN_NGRAM, corpus, "--out", tmp_path / "m", *options)
     assert not (tmp_path / "m").exists()
 
 
@@ -149,7 +149,7 @@ def test_an_unknown_kind_is_guessed_at(fails: Fails, corpus: Path, tmp_path: Pat
 
 @pytest.mark.parametrize("seed", [-1, 2**64, 10**60])
 def test_any_whole_number_is_a_seed(run: Run, toy: Path, tmp_path: Path, seed: int) -> None:
-    ran = run("train", "ngram", "--tokenizer", "word", toy, "--seed", seed, "--out", tmp_path / "m")
+    ran = run(*TRAIN_NGRAM, toy, "--seed", seed, "--out", tmp_path / "m")
     assert ran.code == 0, ran.err
 
 
@@ -195,9 +195,9 @@ def test_no_verb_shows_the_verbs(run: Run) -> None:
 
 
 def test_a_model_that_exists_is_kept(fails: Fails, run: Run, corpus: Path, tmp_path: Path) -> None:
-    assert run("train", "ngram", "--tokenizer", "word", corpus, "--out", tmp_path / "m").code == 0
+    assert run(*TRAIN_NGRAM, corpus, "--out", tmp_path / "m").code == 0
     before = (tmp_path / "m" / "manifest.json").read_bytes()
-    assert "--overwrite" in fails("train", "ngram", "--tokenizer", "word", corpus, "--out", tmp_path / "m")
+    assert "--overwrite" in fails(*TRAIN_NGRAM, corpus, "--out", tmp_path / "m")
     assert (tmp_path / "m" / "manifest.json").read_bytes() == before
 
 
@@ -207,24 +207,22 @@ def test_what_is_no_model_is_never_replaced(fails: Fails, corpus: Path, tmp_path
     letter = tmp_path / "letters" / "letter.txt"
     letter.write_text("dear reader", encoding="utf-8")
     for out in (tmp_path / "letters", letter):
-        assert f"{out} exists and is not a model folder" in fails(
-            "train", "ngram", "--tokenizer", "word", corpus, "--out", out, *options
-        )
+        assert f"{out} exists and is not a model folder" in fails(*TRAIN_NGRAM, corpus, "--out", out, *options)
     assert letter.read_text(encoding="utf-8") == "dear reader"
 
 
 def test_a_destination_is_refused_before_the_text_is_read(fails: Fails, model: Path, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_bytes(b"\xff\n")
-    assert "exists" in fails("train", "ngram", "--tokenizer", "word", text, "--out", model)
-    assert str(text / "m") in fails("train", "ngram", "--tokenizer", "word", text, "--out", text / "m")
+    assert "exists" in fails(*TRAIN_NGRAM, text, "--out", model)
+    assert str(text / "m") in fails(*TRAIN_NGRAM, text, "--out", text / "m")
 
 
 def test_the_present_folder_is_no_destination_and_stays_empty(
     fails: Fails, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "--out" in fails("train", "ngram", "--tokenizer", "word", corpus, "--out", ".")
+    assert "--out" in fails(*TRAIN_NGRAM, corpus, "--out", ".")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -431,7 +429,7 @@ def test_debug_lets_errors_through_wherever_it_stands(run: Run, tmp_path: Path, 
 
 
 def test_a_model_where_a_text_is_wanted_and_the_reverse(fails: Fails, model: Path, corpus: Path) -> None:
-    assert "is a model folder, not a text" in fails("train", "ngram", "--tokenizer", "word", model, "--out", "m")
+    assert "is a model folder, not a text" in fails(*TRAIN_NGRAM, model, "--out", "m")
     assert "name one or more model folders, and then the text" in fails("evaluate", model)
     assert "where a model folder was expected" in fails("evaluate", corpus, model)
 
@@ -456,13 +454,12 @@ def test_files_of_other_forms_are_named(fails: Fails, tmp_path: Path, start: byt
     (tmp_path / "a.txt").write_bytes(start + b"i love cats\n" * 5)
     for options in ([], ["--encoding-errors", "replace"]):
         assert f"a.txt: expected text, found {what}" in fails(
-            "train", "ngram", "--tokenizer", "word", tmp_path / "a.txt", "--out", "m", *options
+            *TRAIN_NGRAM, tmp_path / "a.txt", "--out", "m", *options
         )
 
 
 @pytest.mark.parametrize(
-    "options",
-    [["--tokenizer", "byte", "--vocab-size", "10"], ["--set", "smoothing=mle", "--set", "k=0.5"]],
+    "options", [["--tokenizer", "byte", "--vocab-size", "10"], ["--set", "smoothing=mle", "--set", "k=0.5"]]
 )
 def test_options_that_would_have_no_effect_are_refused(fails: Fails, corpus: Path, options: list[str]) -> None:
-    assert fails("train", "ngram", "--tokenizer", "word", corpus, "--out", "m", *options)
+    assert fails(*TRAIN_NGRAM, corpus, "--out", "m", *options)

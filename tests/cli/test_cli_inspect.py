@@ -15,7 +15,7 @@ from chainrule.contract import kinds
 from chainrule.errors import ModelError
 from chainrule.explanation.neighbours import neighbours
 
-from .running import Fails, Run
+from .running import TRAIN_NGRAM, Fails, Run
 
 
 def test_json_describes_the_folder(run: Run, model: Path) -> None:
@@ -59,10 +59,7 @@ def test_a_token_is_shown_as_it_is(run: Run, tmp_path: Path) -> None:
     """Square brackets and names between colons mean something to the library that prints."""
     text = tmp_path / "text.txt"
     text.write_text("see [red]\nsee [/b]\nsee :cat:\n", encoding="utf-8")
-    assert (
-        run("train", "ngram", "--tokenizer", "word", text, "--set", "smoothing=mle", "--out", tmp_path / "m").code
-        == 0
-    )
+    assert run(*TRAIN_NGRAM, text, "--set", "smoothing=mle", "--out", tmp_path / "m").code == 0
     ran = run("inspect", tmp_path / "m", "--prompt", "see")
     assert ran.code == 0, ran.err
     assert "'[red]'" in ran.out
@@ -73,12 +70,7 @@ def test_a_token_is_shown_as_it_is(run: Run, tmp_path: Path) -> None:
 def test_special_tokens_are_told_from_text(run: Run, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("see <unk>\nsee me\n" * 3, encoding="utf-8")
-    assert (
-        run(
-            "train", "ngram", "--tokenizer", "word", text, "--set", "smoothing=laplace", "--out", tmp_path / "m"
-        ).code
-        == 0
-    )
+    assert run(*TRAIN_NGRAM, text, "--set", "smoothing=laplace", "--out", tmp_path / "m").code == 0
     listed = run("inspect", tmp_path / "m", "--prompt", "see", "--json").json["next"]
     assert sorted(entry["special"] for entry in listed if entry["token"] == "<unk>") == [False, True]
     shown = run("inspect", tmp_path / "m", "--prompt", "see").out.partition("next token")[2]
@@ -138,7 +130,7 @@ def test_counts_of_what_begins_with_a_prompt(run: Run, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("i love cats\ni love dogs\ncats chase mice\ni love cats\n", encoding="utf-8")
     settings = ["--set", "order=2", "--set", "smoothing=mle", "--out", tmp_path / "m"]
-    assert run("train", "ngram", "--tokenizer", "word", text, "--set", "counts=true", *settings).code == 0
+    assert run(*TRAIN_NGRAM, text, "--set", "counts=true", *settings).code == 0
     described = run("inspect", tmp_path / "m", "--counts", "--prompt", "i love", "--json").json
     assert described["ngrams"]["context"] == ["love"] and described["ngrams"]["all"] == 2
     rows = [(row["token"], row["count"], round(row["probability"], 4)) for row in described["ngrams"]["rows"]]

@@ -8,15 +8,7 @@ import pytest
 
 import chainrule as cr
 
-from .running import Fails, Run
-
-
-@pytest.fixture
-def animals(run: Run, corpus: Path, tmp_path: Path) -> Path:
-    """A trained trigram model."""
-    settings = ["--set", "order=3", "--set", "smoothing=witten-bell"]
-    assert run("train", "ngram", "--tokenizer", "word", corpus, "--out", tmp_path / "animals", *settings).code == 0
-    return tmp_path / "animals"
+from .running import TRAIN_NGRAM, Fails, Run
 
 
 @pytest.fixture
@@ -90,12 +82,7 @@ def test_what_cannot_be_mixed_is_refused(
     run: Run, fails: Fails, animals: Path, toy: Path, bpe_model: Path, held_out: Path, tmp_path: Path
 ) -> None:
     stream, out = tmp_path / "stream", ["--out", tmp_path / "m"]
-    assert (
-        run(
-            "train", "ngram", "--tokenizer", "word", toy, "--context", "stream", "--set", "order=2", "--out", stream
-        ).code
-        == 0
-    )
+    assert run(*TRAIN_NGRAM, toy, "--context", "stream", "--set", "order=2", "--out", stream).code == 0
     assert "choose one of --held-out and --weight" in fails("mix", animals, animals, *out)
     both = ["--weight", "0.5", "--held-out", held_out]
     assert "choose one of --held-out and --weight" in fails("mix", animals, animals, *out, *both)
@@ -123,7 +110,7 @@ def test_a_merged_model_is_better_than_either(
 ) -> None:
     other, out = tmp_path / "other", tmp_path / "both"
     settings = ["--set", "smoothing=laplace", "--set", "order=2"]
-    assert run("train", "ngram", "--tokenizer", "word", toy, "--out", other, *settings).code == 0
+    assert run(*TRAIN_NGRAM, toy, "--out", other, *settings).code == 0
     report = run("mix", animals, other, "--merge", "--held-out", held_out, "--out", out, "--json").json
     assert report["folder"] == str(out)
     assert 0 < report["weights"][0] < 1

@@ -10,7 +10,7 @@ import pytest
 from chainrule.cli.main import verbs
 from chainrule.cli.options.unknown import _ALSO_CALLED
 
-from .running import Fails, Run
+from .running import TRAIN_NGRAM, Fails, Run, sets
 
 
 def options() -> dict[str, dict[str, Any]]:
@@ -25,43 +25,16 @@ def test_one_thing_has_one_name() -> None:
     every = options()
     assert not [verb for verb, names in every.items() if "--valid" in names]
     assert [verb for verb, names in every.items() if "--text" in names] == ["predict"]
-    assert {verb for verb, names in every.items() if "--held-out" in names} == {
-        "train",
-        "resume",
-        "compare",
-        "mix",
-        "sweep",
-        "tokenize",
-    }
-    assert {verb for verb, names in every.items() if "--prompt" in names} == {
-        "generate",
-        "inspect",
-        "suggest",
-        "predict",
-        "diagnose",
-        "explain",
-        "report",
-    }
-    assert {verb for verb, names in every.items() if "--minutes" in names} == {"train", "compare", "scale"}
-    reading = {
-        "scale",
-        "sweep",
-        "train",
-        "compare",
-        "mix",
-        "evaluate",
-        "score",
-        "tag",
-        "classify",
-        "tokenize",
-        "translate",
-        "filter",
-        "predict",
-        "anomalies",
-        "correct",
-    }
-    for name in ("--field", "--files", "--encoding-errors"):
-        assert {verb for verb, names in every.items() if name in names} == reading
+    reading = (
+        "scale sweep train compare mix evaluate score tag classify tokenize translate filter predict anomalies"
+    )
+    for option, having in (
+        ("--held-out", "train resume compare mix sweep tokenize"),
+        ("--prompt", "generate inspect suggest predict diagnose explain report"),
+        ("--minutes", "train compare scale"),
+        *((option, f"{reading} correct") for option in ("--field", "--files", "--encoding-errors")),
+    ):
+        assert {verb for verb, names in every.items() if option in names} == set(having.split())
 
 
 def test_options_of_one_name_take_the_same_values() -> None:
@@ -79,9 +52,7 @@ def test_options_of_one_name_take_the_same_values() -> None:
 def test_earlier_names_are_taken_and_not_shown(
     run: Run, corpus: Path, held_out: Path, tmp_path: Path, fails: Fails
 ) -> None:
-    assert (
-        run("train", "ngram", "--tokenizer", "word", corpus, "--valid", held_out, "--out", tmp_path / "m").code == 0
-    )
+    assert run(*TRAIN_NGRAM, corpus, "--valid", held_out, "--out", tmp_path / "m").code == 0
     assert "--valid" not in run("train", "--help").out + run("compare", "--help").out
 
 
@@ -89,60 +60,40 @@ def test_words_are_added_by_a_setting_of_another_name_than_the_closed_vocabulary
     run: Run, corpus: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "words.txt").write_text("zebras\n", encoding="utf-8")
-    plain = run("train", "ngram", "--tokenizer", "word", corpus, "--out", tmp_path / "plain", "--json").json[
-        "vocab_size"
-    ]
+    plain = run(*TRAIN_NGRAM, corpus, "--out", tmp_path / "plain", "--json").json["vocab_size"]
     for setting in ("extra_words", "vocabulary"):  # the second is its earlier name
         words = ["--set", f"{setting}={tmp_path / 'words.txt'}", "--out", tmp_path / setting, "--json"]
-        assert run("train", "ngram", "--tokenizer", "word", corpus, *words).json["vocab_size"] == plain + 1
+        assert run(*TRAIN_NGRAM, corpus, *words).json["vocab_size"] == plain + 1
     closed = ["--vocabulary", tmp_path / "words.txt", "--out", tmp_path / "closed", "--json"]
-    assert run("train", "ngram", "--tokenizer", "word", corpus, *closed).json["vocab_size"] == 3 + 1
+    assert run(*TRAIN_NGRAM, corpus, *closed).json["vocab_size"] == 3 + 1
 
 
 def test_minutes_are_short_for_the_setting(run: Run, fails: Fails, corpus: Path, tmp_path: Path) -> None:
-    words = [
-        "train",
-        "elman",
-        "--tokenizer",
-        "word",
-        corpus,
-        "--out",
-        tmp_path / "m",
-        "--set",
-        "hidden=8",
-        "--set",
-        "embedding=8",
-    ]
-    assert run(*words, "--minutes", "0.01", "--set", "engine=tape").code == 0
+    words = ["train", "elman", "--tokenizer", "word", corpus, *sets("hidden=8", "embedding=8", "engine=tape")]
+    assert run(*words, "--out", tmp_path / "m", "--minutes", "0.01").code == 0
     assert '"minutes": 0.01' in (tmp_path / "m" / "manifest.json").read_text(encoding="utf-8")
-    words[-5] = tmp_path / "n"
+    words += ["--out", tmp_path / "n"]
     assert "choose one of --minutes and --set minutes=M" in fails(*words, "--minutes", 1, "--set", "minutes=1")
-    ngram = ["train", "ngram", "--tokenizer", "word", corpus, "--out", tmp_path / "n"]
+    ngram = [*TRAIN_NGRAM, corpus, "--out", tmp_path / "n"]
     assert "the kind ngram has no setting minutes" in fails(*ngram, "--minutes", 1)
 
 
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (
-            ["train", "ngram", "--tokenizer", "word", "c", "--order", "5"],
-            "No such option '--order': order is a setting, --set order=5 (see",
-        ),
-        (["train", "ngram", "--tokenizer", "word", "c", "--order=7"], "--set order=7 (see"),
+        ([*TRAIN_NGRAM, "c", "--order", "5"], "No such option '--order': order is a setting, --set order=5 (see"),
+        ([*TRAIN_NGRAM, "c", "--order=7"], "--set order=7 (see"),
         (
             ["train", "lstm", "--tokenizer", "word", "c", "--learning-rate", "--out", "m"],
             "--set learning_rate=VALUE (see",
         ),
-        (
-            ["train", "ngram", "--tokenizer", "word", "c", "--dropout", "0.1"],
-            "dropout is a setting of feedforward, bagofwords, transformer,",
-        ),
+        ([*TRAIN_NGRAM, "c", "--dropout", "0.1"], "dropout is a setting of feedforward, bagofwords, transformer,"),
         (["compare", "c", "--order", "3"], "for chainrule train KIND ... --set order=VALUE (see"),
         (
             ["train", "lstm", "--tokenizer", "word", "c", "--lr", "0.1"],
             "learning_rate is a setting, --set learning_rate=0.1 (see",
         ),
-        (["train", "ngram", "--tokenizer", "word", "c", "-n", "3"], "order is a setting, --set order=3 (see"),
+        ([*TRAIN_NGRAM, "c", "-n", "3"], "order is a setting, --set order=3 (see"),
         (["resume", "m.run", "--minutes", "3"], "minutes is a setting, --set minutes=3 (see"),
         (
             ["explain", "m", "a b", "--device", "auto"],
@@ -171,7 +122,7 @@ def test_a_setting_that_is_given_as_an_option(fails: Fails, words: list[str], hi
         (["filter", "m", "c", "--threshold", "5"], "--max-perplexity"),
         (["explain", "m", "--prompt", "a", "--token", "b"], "--next"),
         (["mix", "a", "b", "--dev", "v"], "--held-out"),
-        (["train", "ngram", "--tokenizer", "word", "c", "--output", "m"], "--out"),
+        ([*TRAIN_NGRAM, "c", "--output", "m"], "--out"),
     ],
 )
 def test_an_option_by_the_name_that_others_give_it(fails: Fails, words: list[str], ours: str) -> None:
@@ -185,7 +136,7 @@ def test_every_option_that_a_hint_names_is_one_of_some_verb() -> None:
 
 
 def test_an_option_that_is_no_setting_is_only_unknown(fails: Fails) -> None:
-    message = fails("train", "ngram", "--tokenizer", "word", "c", "--oot", "m")
+    message = fails(*TRAIN_NGRAM, "c", "--oot", "m")
     assert "No such option '--oot'" in message and "setting" not in message
 
 

@@ -13,10 +13,10 @@ import pytest
 import chainrule as cr
 from chainrule.cli.main import verbs
 
-from .running import Run, on_terminal
+from .running import TRAIN_NGRAM, Run, on_terminal
 
 HEAVY = {"torch", "numba", "numpy", "rich", "tokenizers", "safetensors", "pyarrow"}
-TRAIN = [sys.executable, "-m", "chainrule", "train", "ngram", "--tokenizer", "word"]
+TRAIN = [sys.executable, "-m", "chainrule", *TRAIN_NGRAM]
 
 
 def imported_modules(*words: object) -> set[str]:
@@ -88,9 +88,7 @@ def test_the_version_is_that_of_the_library(run_alone: Run) -> None:
 
 def test_away_from_a_terminal_there_are_no_bars(run_alone: Run, big: Path, tmp_path: Path) -> None:
     assert big.stat().st_size > 1_000_000
-    ran = run_alone(
-        "train", "ngram", "--tokenizer", "word", big, "--set", "smoothing=witten-bell", "--out", tmp_path / "m"
-    )
+    ran = run_alone(*TRAIN_NGRAM, big, "--set", "smoothing=witten-bell", "--out", tmp_path / "m")
     assert (ran.code, ran.err) == (0, "")
     assert "\x1b" not in ran.out
     assert ran.out.count("\n") == 1
@@ -216,12 +214,7 @@ def test_nothing_stays_in_the_temporary_folder(
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    assert (
-        run_alone(
-            "train", "ngram", "--tokenizer", "word", "-", "--out", tmp_path / "m", stdin=corpus.read_bytes()
-        ).code
-        == 0
-    )
+    assert run_alone(*TRAIN_NGRAM, "-", "--out", tmp_path / "m", stdin=corpus.read_bytes()).code == 0
     assert run_alone("evaluate", tmp_path / "m", "-", stdin=b"").code == 2
     assert list(temporary.iterdir()) == []
 

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from chainrule.cli.output import cut
 
-from .running import Run, on_terminal, strict_json
+from .running import TRAIN_NGRAM, Run, on_terminal, strict_json
 
 REVIEWS = [
     {"id": "r1", "body": "i love cats", "stars": 5},
@@ -94,7 +94,7 @@ def test_every_verb_reads_a_folder(run: Run, model: Path, tmp_path: Path) -> Non
         for words in (
             ["evaluate", model, folder],
             ["tokenize", folder, "--tokenizer", "word"],
-            ["train", "ngram", "--tokenizer", "word", folder, "--out", tmp_path / "m", "--overwrite"],
+            [*TRAIN_NGRAM, folder, "--out", tmp_path / "m", "--overwrite"],
         ):
             assert run(*words, *options, "--json").json["tokens"] == tokens, words
         found = objects(run("score", model, folder, *options, "--json").out)
@@ -109,11 +109,8 @@ def test_a_model_trained_on_fields_is_that_of_their_text(run: Run, tmp_path: Pat
     text, table = tmp_path / "a.txt", tmp_path / "a.csv"
     text.write_text("Cats\ni love cats\nMice\ncats chase mice\n", encoding="utf-8")
     table.write_text("id,title,body\n1,Cats,i love cats\n2,Mice,cats chase mice\n", encoding="utf-8")
-    assert run("train", "ngram", "--tokenizer", "word", text, "--out", tmp_path / "t").code == 0
-    assert (
-        run("train", "ngram", "--tokenizer", "word", table, "--field", "title,body", "--out", tmp_path / "f").code
-        == 0
-    )
+    assert run(*TRAIN_NGRAM, text, "--out", tmp_path / "t").code == 0
+    assert run(*TRAIN_NGRAM, table, "--field", "title,body", "--out", tmp_path / "f").code == 0
     sums = [
         strict_json((tmp_path / name / "manifest.json").read_text())["provenance"]["corpus_sha256"] for name in "tf"
     ]

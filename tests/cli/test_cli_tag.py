@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from .running import Fails, Run
+from .running import TRAIN_NGRAM, Fails, Run, sets
 
 SENTENCES = (
     "the/DET cat/NOUN sees/VERB a/DET dog/NOUN\na/DET dog/NOUN sleeps/VERB\nthe/DET dog/NOUN sees/VERB\n" * 8
 )
 CONLLU = "# sent_id = 1\n1\tthe\t_\tDET\t_\t_\t_\t_\t_\t_\n2\tcat\t_\tNOUN\t_\t_\t_\t_\t_\tX=y\n\n"
-SET = [w for s in ("steps=3", "width=8", "layers=1", "embedding=4", "spelling=4", "batch=64") for w in ("--set", s)]
+SET = sets("steps=3", "width=8", "layers=1", "embedding=4", "spelling=4", "batch=64")
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_text_of_several_words_is_the_text_itself(tagger: Path, run: Run, fail
 def test_misuse_names_the_verb(tagger: Path, tmp_path: Path, run: Run, fails: Fails) -> None:
     corpus = tmp_path / "some.txt"
     corpus.write_text("i love cats\n")
-    run("train", "ngram", "--tokenizer", "word", corpus, "--out", tmp_path / "lm")
+    run(*TRAIN_NGRAM, corpus, "--out", tmp_path / "lm")
     assert "a model of the kind tagger tags words: use chainrule tag" in fails("generate", tagger)
     assert "a model of the kind tagger tags words: use chainrule tag" in fails("score", tagger, corpus)
     assert "use chainrule tag" in fails("inspect", tagger, "--prompt", "the")

@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 import chainrule as cr
+from chainrule.comparison.results import read_comparison
 from chainrule.contract import kinds, tasks
 from chainrule.contract.data import TrainingData
 from chainrule.contract.kinds import Figures, HeldOut, Kind, LadderEntry, find_kind
@@ -45,8 +46,11 @@ def show_counters(screen: Console, results: Sequence[tuple[str, Counted]]) -> No
         screen.print(f"{Path(folder).name} counts {found.words}")
 
 
+COUNTED = Figures({"words": 3.0}, loss=0.5, tokens_per_second=1.0, sample="three")
+
+
 def measure_counter(model: object, held_out: HeldOut, progress: Progress) -> Figures:
-    return Figures({"words": 3.0}, loss=0.5, tokens_per_second=1.0, sample="three")
+    return COUNTED
 
 
 def train_counter(settings: Any, data: TrainingData) -> Any:
@@ -100,6 +104,8 @@ def test_a_plug_in_brings_a_task(run: Run, fails: Fails, toy: Path, tmp_path: Pa
     )
     assert compared.code == 0, compared.err
     assert "counter: three" in compared.out and "Try: chainrule evaluate" in compared.out
+    found = read_comparison(tmp_path / "ladder")
+    assert found is not None and found.results[0].test == COUNTED
 
 
 def test_a_task_that_is_not_there_is_named(fails: Fails, toy: Path, tmp_path: Path) -> None:

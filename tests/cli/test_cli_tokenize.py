@@ -10,7 +10,7 @@ import pytest
 import chainrule as cr
 from chainrule.tokens.registry import NAMES
 
-from .running import TEXT, Fails, Run
+from .running import TEXT, TRAIN_NGRAM, Fails, Run
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -89,7 +89,7 @@ def test_merges_refuse_what_training_refuses(fails: Fails, toy: Path, options: l
 
 def test_a_model_keeps_its_tokenizer(fails: Fails, run: Run, toy: Path, held_out: Path, tmp_path: Path) -> None:
     """A tokenizer written over a model's own would leave a model that cannot be loaded."""
-    assert run("train", "ngram", "--tokenizer", "word", toy, "--out", tmp_path / "m").code == 0
+    assert run(*TRAIN_NGRAM, toy, "--out", tmp_path / "m").code == 0
     assert "--out" in fails("tokenize", held_out, "--out", tmp_path / "m")
     assert run("evaluate", tmp_path / "m", held_out).code == 0
 
@@ -136,21 +136,7 @@ def test_a_list_of_words_is_the_vocabulary(run: Run, fails: Fails, toy: Path, tm
     words = ["--tokenizer", "word", "--vocabulary", listed]
     assert run("tokenize", toy, *words, "--json").json["vocab_size"] == 3 + 4
     assert run("tokenize", toy, *words, "--show", "--json").json[0] == ["i", "<unk>", "cats"]
-    assert (
-        run(
-            "train",
-            "ngram",
-            "--tokenizer",
-            "word",
-            toy,
-            *words[2:],
-            "--set",
-            "smoothing=laplace",
-            "--out",
-            tmp_path / "m",
-        ).code
-        == 0
-    )
+    assert run(*TRAIN_NGRAM, toy, *words[2:], "--set", "smoothing=laplace", "--out", tmp_path / "m").code == 0
     assert cr.load(tmp_path / "m").tokenizer.words == ["zebras", "cats", "i", "emus"]
     for more in (["--vocab-size", "5"], ["--min-count", "2"]):
         assert "leave out the vocabulary size" in fails("tokenize", toy, *words, *more)

@@ -15,7 +15,7 @@ import chainrule as cr
 from chainrule.tokens.registry import NAMES
 from stopping import stopping
 
-from .running import Fails, Run
+from .running import TRAIN_NGRAM, Fails, Run, sets
 
 
 def manifest(folder: Path) -> dict[str, Any]:
@@ -28,9 +28,7 @@ def sha256(path: Path) -> str:
 
 
 def test_a_model_folder_is_written_and_reported(run: Run, corpus: Path, tmp_path: Path) -> None:
-    ran = run(
-        "train", "ngram", "--tokenizer", "word", corpus, "--set", "smoothing=witten-bell", "--out", tmp_path / "m"
-    )
+    ran = run(*TRAIN_NGRAM, corpus, "--set", "smoothing=witten-bell", "--out", tmp_path / "m")
     assert (ran.code, ran.err) == (0, "")
     assert str(tmp_path / "m") in ran.out
     assert {path.name for path in (tmp_path / "m").iterdir()} == {
@@ -45,9 +43,7 @@ def test_a_model_folder_is_written_and_reported(run: Run, corpus: Path, tmp_path
 
 def test_json_says_what_was_made(run: Run, corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "m"
-    report = run(
-        "train", "ngram", "--tokenizer", "word", corpus, "--set", "smoothing=mle", "--out", out, "--json"
-    ).json
+    report = run(*TRAIN_NGRAM, corpus, "--set", "smoothing=mle", "--out", out, "--json").json
     assert report["folder"] == str(out)
     words = corpus.read_text(encoding="utf-8")
     assert report["tokens"] == len(words.split()) + words.count("\n")
@@ -88,9 +84,7 @@ def test_a_folder_stands_for_the_tokenizer_in_it(
 def test_the_vocabulary_can_be_bounded(run: Run, tmp_path: Path, option: list[str], known: set[str]) -> None:
     text = tmp_path / "text.txt"
     text.write_text("i i i i love love love cats cats mice dogs the\n", encoding="utf-8")
-    ran = run(
-        "train", "ngram", "--tokenizer", "word", text, "--set", "smoothing=mle", "--out", tmp_path / "m", *option
-    )
+    ran = run(*TRAIN_NGRAM, text, "--set", "smoothing=mle", "--out", tmp_path / "m", *option)
     assert ran.code == 0, ran.err
     tokenizer = cr.load(tmp_path / "m").tokenizer
     special = {tokenizer.bos, tokenizer.eos, tokenizer.unk}
@@ -98,20 +92,14 @@ def test_the_vocabulary_can_be_bounded(run: Run, tmp_path: Path, option: list[st
 
 
 def test_held_out_text_can_be_named(run: Run, corpus: Path, held_out: Path, tmp_path: Path) -> None:
-    assert (
-        run("train", "ngram", "--tokenizer", "word", corpus, "--held-out", held_out, "--out", tmp_path / "m").code
-        == 0
-    )
+    assert run(*TRAIN_NGRAM, corpus, "--held-out", held_out, "--out", tmp_path / "m").code == 0
     provenance = manifest(tmp_path / "m")["provenance"]
     assert provenance["corpus_sha256"] == sha256(corpus)
     assert provenance["held_out_sha256"] == sha256(held_out)
 
 
 def test_context_can_flow_across_lines(run: Run, corpus: Path, tmp_path: Path) -> None:
-    assert (
-        run("train", "ngram", "--tokenizer", "word", corpus, "--context", "stream", "--out", tmp_path / "m").code
-        == 0
-    )
+    assert run(*TRAIN_NGRAM, corpus, "--context", "stream", "--out", tmp_path / "m").code == 0
     assert manifest(tmp_path / "m")["context"] == "stream"
     written = run("generate", tmp_path / "m", "--max-tokens", "40", "--json").json[0]
     assert written["tokens"] == 40
@@ -120,7 +108,7 @@ def test_context_can_flow_across_lines(run: Run, corpus: Path, tmp_path: Path) -
 
 def test_settings_reach_the_model(run: Run, corpus: Path, tmp_path: Path) -> None:
     settings = ["--set", "order=2", "--set", "smoothing=add-k", "--set", "k=0.25"]
-    assert run("train", "ngram", "--tokenizer", "word", corpus, *settings, "--out", tmp_path / "m").code == 0
+    assert run(*TRAIN_NGRAM, corpus, *settings, "--out", tmp_path / "m").code == 0
     config = manifest(tmp_path / "m")["config"]
     assert (config["order"], config["smoothing"], config["k"]) == (2, "add-k", 0.25)
 
@@ -129,12 +117,7 @@ def test_the_seed_decides_what_is_held_out(run: Run, corpus: Path, tmp_path: Pat
     tuned = ("--set", "smoothing=jelinek-mercer")
 
     def held_out(seed: int, name: str) -> str:
-        assert (
-            run(
-                "train", "ngram", "--tokenizer", "word", corpus, *tuned, "--seed", seed, "--out", tmp_path / name
-            ).code
-            == 0
-        )
+        assert run(*TRAIN_NGRAM, corpus, *tuned, "--seed", seed, "--out", tmp_path / name).code == 0
         provenance = manifest(tmp_path / name)["provenance"]
         assert provenance["seed"] == seed
         fingerprint: str = provenance["held_out_sha256"]
@@ -147,18 +130,15 @@ def test_the_seed_decides_what_is_held_out(run: Run, corpus: Path, tmp_path: Pat
 
 def test_overwrite_replaces_a_model(run: Run, corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "m"
-    assert run("train", "ngram", "--tokenizer", "word", corpus, "--set", "order=2", "--out", out).code == 0
-    assert (
-        run("train", "ngram", "--tokenizer", "word", corpus, "--set", "order=1", "--out", out, "--overwrite").code
-        == 0
-    )
+    assert run(*TRAIN_NGRAM, corpus, "--set", "order=2", "--out", out).code == 0
+    assert run(*TRAIN_NGRAM, corpus, "--set", "order=1", "--out", out, "--overwrite").code == 0
     assert manifest(out)["config"]["order"] == 1
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
 def test_an_empty_folder_may_become_the_model(run: Run, corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
-    assert run("train", "ngram", "--tokenizer", "word", corpus, "--out", tmp_path / "m").code == 0
+    assert run(*TRAIN_NGRAM, corpus, "--out", tmp_path / "m").code == 0
     assert cr.load(tmp_path / "m").tokenizer.vocab_size > 3
 
 
@@ -166,12 +146,7 @@ def test_several_files_and_patterns_are_one_corpus(run: Run, tmp_path: Path) -> 
     for name, line in (("a.txt", "i love cats\n"), ("b.txt", "i love dogs\n"), ("c.text", "cats chase mice\n")):
         (tmp_path / name).write_text(line, encoding="utf-8")
     options = ["--set", "smoothing=mle", "--json", "--out", tmp_path / "m"]
-    assert (
-        run("train", "ngram", "--tokenizer", "word", tmp_path / "*.txt", tmp_path / "c.text", *options).json[
-            "tokens"
-        ]
-        == 12
-    )
+    assert run(*TRAIN_NGRAM, tmp_path / "*.txt", tmp_path / "c.text", *options).json["tokens"] == 12
 
 
 @pytest.mark.parametrize("smoothing", ["jelinek-mercer", "mle"])
@@ -179,7 +154,7 @@ def test_replaced_bytes_are_counted_whatever_the_smoothing(run: Run, tmp_path: P
     text = tmp_path / "text.txt"
     text.write_bytes(b"i love \xff cats\ni love dogs\ncats \xfe mice\n")
     options = ["--encoding-errors", "replace", "--set", f"smoothing={smoothing}", "--out", tmp_path / "m"]
-    ran = run("train", "ngram", "--tokenizer", "word", text, *options)
+    ran = run(*TRAIN_NGRAM, text, *options)
     assert ran.code == 0
     (said,) = (line for line in ran.err.splitlines() if "U+FFFD" in line)
     assert said.endswith("replaced by U+FFFD: 2")
@@ -188,15 +163,13 @@ def test_replaced_bytes_are_counted_whatever_the_smoothing(run: Run, tmp_path: P
 def test_a_text_with_nothing_to_hold_out_is_noted(run: Run, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("one line\n", encoding="utf-8")
-    ran = run(
-        "train", "ngram", "--tokenizer", "word", text, "--set", "smoothing=jelinek-mercer", "--out", tmp_path / "m"
-    )
+    ran = run(*TRAIN_NGRAM, text, "--set", "smoothing=jelinek-mercer", "--out", tmp_path / "m")
     assert ran.code == 0
     assert "held-out" in ran.err
 
 
 def test_discounts_that_a_text_is_too_small_for_are_noted(run: Run, toy: Path, tmp_path: Path) -> None:
-    ran = run("train", "ngram", "--tokenizer", "word", toy, "--set", "order=2", "--out", tmp_path / "m")
+    ran = run(*TRAIN_NGRAM, toy, "--set", "order=2", "--out", tmp_path / "m")
     assert ran.code == 0
     assert ran.err == (
         "note: bigram, modified-kneser-ney: the counts of 1- and 2-grams give no valid discount; "
@@ -207,7 +180,7 @@ def test_discounts_that_a_text_is_too_small_for_are_noted(run: Run, toy: Path, t
 def test_a_folder_name_is_printed_as_it_is(run: Run, corpus: Path, tmp_path: Path) -> None:
     """Square brackets mean something to the library that prints."""
     out = tmp_path / "[bold]m"
-    ran = run("train", "ngram", "--tokenizer", "word", corpus, "--out", out)
+    ran = run(*TRAIN_NGRAM, corpus, "--out", out)
     assert ran.code == 0, ran.err
     assert str(out) in ran.out
 
@@ -216,7 +189,7 @@ def test_standard_input_is_a_corpus_and_a_text(
     run_alone: Run, corpus: Path, held_out: Path, tmp_path: Path
 ) -> None:
     options = ["--set", "smoothing=witten-bell", "--out", tmp_path / "m"]
-    trained = run_alone("train", "ngram", "--tokenizer", "word", "-", *options, stdin=corpus.read_bytes())
+    trained = run_alone(*TRAIN_NGRAM, "-", *options, stdin=corpus.read_bytes())
     assert (trained.code, trained.err) == (0, "")
     piped = run_alone("evaluate", tmp_path / "m", "-", "--json", stdin=held_out.read_bytes())
     named = run_alone("evaluate", tmp_path / "m", held_out, "--json")
@@ -255,19 +228,6 @@ def test_the_tape_keeps_a_run(
     assert sorted(path.name for path in folder.iterdir()) == ["last", "metrics.jsonl", "run.json"]
     for one, other in ((Path("m"), Path("whole")), (folder / "last", Path("whole.run/last"))):
         assert (one / "model.safetensors").read_bytes() == (other / "model.safetensors").read_bytes()
-
-
-@pytest.mark.parametrize(("first", "then"), [("tape", "torch"), ("torch", "tape")])
-def test_a_run_of_the_other_engine_is_not_resumed(
-    run: Run, fails: Fails, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, then: str
-) -> None:
-    words = ["train", "feedforward", "--tokenizer", "word", corpus, *TAPE, "--out", tmp_path / "m"]
-    with monkeypatch.context() as patched:
-        stopping(patched, 3)
-        assert run(*words, "--set", f"engine={first}").code == 130
-    said = fails(*words, "--set", f"engine={then}", "--resume")
-    assert f"settings engine: {first} then, {then} now" in said and "begin anew (--overwrite)" in said
-    assert run(*words, "--set", f"engine={first}", "--resume").code == 0
 
 
 def test_where_there_is_no_checkpoint_training_begins_anew(run: Run, corpus: Path, tmp_path: Path) -> None:
@@ -313,26 +273,13 @@ def test_a_folder_that_cannot_be_written_to_is_refused_at_once(
     fails: Fails, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: False)  # the superuser may write anywhere
-    said = fails("train", "ngram", "--tokenizer", "word", tmp_path / "not looked at", "--out", tmp_path / "m")
+    said = fails(*TRAIN_NGRAM, tmp_path / "not looked at", "--out", tmp_path / "m")
     assert f"nothing can be written into {tmp_path}; choose another --out" in said
 
 
 def test_a_wrong_device_costs_no_checkpoints(run: Run, fails: Fails, corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "m"
-    words = (
-        "train",
-        "elman",
-        "--tokenizer",
-        "word",
-        corpus,
-        "--out",
-        out,
-        "--set",
-        "steps=2",
-        "--set",
-        "hidden=8",
-        "--keep",
-    )
+    words = ("train", "elman", "--tokenizer", "word", corpus, "--out", out, *sets("steps=2", "hidden=8"), "--keep")
     assert run(*words).code == 0
     kept = sorted((tmp_path / "m.run" / "checkpoints").iterdir())
     assert kept
@@ -354,18 +301,9 @@ def test_what_was_trained_is_told_in_words_that_fit(run: Run, corpus: Path, tmp_
     """One token and several, held out or not."""
     ran = run("train", "anygram", "--tokenizer", "word", corpus, "--out", tmp_path / "tuned")
     assert re.search(r" s of it to prepare the text\), tuned on [\d,]+ held out; vocabulary ", ran.out), ran.out
-    (tmp_path / "one.txt").write_text("\n", encoding="utf-8")
-    ran = run(
-        "train",
-        "feedforward",
-        "--tokenizer",
-        "word",
-        tmp_path / "one.txt",
-        "--set",
-        "steps=1",
-        "--out",
-        tmp_path / "one",
-    )
+    one = tmp_path / "one.txt"
+    one.write_text("\n", encoding="utf-8")
+    ran = run("train", "feedforward", "--tokenizer", "word", one, *sets("steps=1"), "--out", tmp_path / "one")
     assert "trained on 1 token (1 epoch) in " in ran.out
     assert " and 1 step (" in ran.out
 

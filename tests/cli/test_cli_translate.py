@@ -12,17 +12,14 @@ from pathlib import Path
 import pytest
 
 import chainrule as cr
-from chainrule.comparison.compare import compare
 from chainrule.comparison.results import read_comparison
-from chainrule.contract import kinds
-from chainrule.contract.kinds import Figures, HeldOut, LadderEntry, find_kind
-from chainrule.system.progress import Progress
+from chainrule.contract.kinds import LadderEntry, find_kind
 
-from .running import Fails, Run
+from .running import TRAIN_NGRAM, Fails, Run, sets
 
 PAIRS = [(f"a{i % 7} b{i % 5}", f"c{i % 5} d{i % 7}") for i in range(40)]
 SMALL = ("cell=gru", "width=16", "layers=1", "batch=64", "steps=4", "validate_every=2", "average=none")
-SETTINGS = [word for setting in SMALL for word in ("--set", setting)]
+SETTINGS = sets(*SMALL)
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ def test_the_tokenizer_is_that_of_the_kind(run: Run, files: Files, tmp_path: Pat
     lm = cr.load(tmp_path / "m")
     assert (lm.tokenizer.name, lm.source_tokenizer.name) == ("bpe", "char")  # type: ignore[attr-defined]
     assert "has no sources" in fails(
-        "train", "ngram", "--tokenizer", "word", files.source, "--source-tokenizer", "char", "--out", tmp_path / "n"
+        *TRAIN_NGRAM, files.source, "--source-tokenizer", "char", "--out", tmp_path / "n"
     )
 
 
@@ -200,33 +197,3 @@ def test_translators_are_compared(run: Run, files: Files, tmp_path: Path, fails:
     assert "compare it with --task translation" in fails(
         "compare", files.source, "--kind", "seq2seq", "--out", tmp_path / "n"
     )
-
-
-def measure_as_stand_in(model: object, held_out: HeldOut, progress: Progress) -> Figures:
-    """The measure of a task that this package does not know."""
-    lines = sum(1 for _ in held_out.lines.blocks())
-    return Figures({"accuracy": 0.5, "blocks": lines}, loss=0.5, tokens_per_second=1.0, sample="a/X")
-
-
-def test_a_task_brings_its_measure_and_its_ladder(
-    monkeypatch: pytest.MonkeyPatch, corpus: Path, tmp_path: Path
-) -> None:
-    """A kind of another task needs no change of compare: it names its measure."""
-    settings = {"order": 1, "smoothing": "laplace"}
-    kind = replace(
-        find_kind("ngram"),
-        name="stand-in",
-        task="masked",
-        measure=f"{__name__}:measure_as_stand_in",
-        ladder=(LadderEntry("stand-in", settings),),
-    )
-    monkeypatch.setattr(sys.modules[__name__], "STAND_IN", kind, raising=False)
-    monkeypatch.setattr(kinds, "_BUILT_IN", {"ngram": kinds._BUILT_IN["ngram"], "stand-in": f"{__name__}:STAND_IN"})
-    found = compare(corpus, tmp_path / "ladder", task="masked")
-    assert [result.name for result in found.results] == ["stand-in"]
-    assert found.results[0].test == Figures(
-        {"accuracy": 0.5, "blocks": 1}, loss=0.5, tokens_per_second=1.0, sample="a/X"
-    )
-    assert read_comparison(tmp_path / "ladder") == found
-    plain = compare(corpus, tmp_path / "plain", kinds=["ngram"])
-    assert "stand-in" not in [result.name for result in plain.results]

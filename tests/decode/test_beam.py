@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow_beam import slow_beam_search
@@ -16,7 +15,6 @@ from chainrule.contract.chain import PrefixState
 from chainrule.decode.beam import beam_search
 from chainrule.decode.healing import Respelling
 from chainrule.decode.strategies import Beam
-from chainrule.errors import ModelError
 from toy_models import OverPrefixes
 
 SIZE, END = 5, 2
@@ -75,17 +73,6 @@ def test_arrays_find_the_same_texts_as_the_reference(
     asked: Any = {"max_tokens": max_tokens, "end": end, "forbid": forbid, "best": best, "starts": starts}
     expected = slow_beam_search(lm, lm.start(prompts), beam, **asked)
     assert beam_search(lm, lm.start(prompts), beam, **asked) == expected
-
-
-def test_nothing_is_searched_for_no_rows() -> None:
-    lm = Drawn(0, [-1.0])
-    assert beam_search(lm, lm.start(0), Beam(), max_tokens=3) == []
-
-
-def test_a_model_that_gives_nan_is_an_error() -> None:
-    lm = Drawn(0, [math.nan, -1.0])
-    with pytest.raises(ModelError, match="NaN"):
-        beam_search(lm, lm.start(2), Beam(3), max_tokens=4, end=END)
 
 
 class Counting(Drawn):

@@ -185,8 +185,6 @@ def test_wrong_types_of_arguments_are_refused(toy: cr.LanguageModel) -> None:
         cr.generate(toy, "i", "greedy")
     with pytest.raises(DecodingError, match="prompts should be a list"):
         cr.generate_many(toy, "i love")
-    with pytest.raises(DecodingError, match="cannot be streamed"):
-        list(cr.stream(toy, "i", cr.Beam(2)))
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 16, 100])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.cli.running import without_torch
 
 import chainrule as cr
 from chainrule.autodiff.tape_model import TapeModel, in_engine
@@ -107,8 +106,6 @@ def test_diagnosis_needs_no_torch(tmp_path: Path) -> None:
     """Also of a folder that torch trained."""
     lm = in_engine(made("gru"), "torch")
     lm.save(tmp_path / "m")
-    script = "import sys; sys.modules['torch'] = None\nfrom chainrule.cli.main import main\nmain(sys.argv[1:])\n"
-    command = [sys.executable, "-c", script, "diagnose", str(tmp_path / "m"), TEXT]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = without_torch(["diagnose", tmp_path / "m", TEXT])
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert "h, layer 1" in done.stdout and "update, layer 0" in done.stdout
