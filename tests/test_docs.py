@@ -41,15 +41,8 @@ def corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("corpus.txt").write_text("i want to eat\n" + "".join(documents[:40]), encoding="utf-8")
     Path("ladder.toml").write_text(LADDER, encoding="utf-8")
     Path("tickets.jsonl").write_text("".join(json.dumps({"body": text}) + "\n" for text in documents[:20]))
-    names = (
-        "test.txt",
-        "app.log",
-        "unsigned.txt",
-        "austen.txt",
-        "melville.txt",
-        "logs/monday/a.log",
-        "logs/tuesday/b.log",
-    )
+    names = [f"{name}.txt" for name in ("test", "unsigned", "austen", "melville")]
+    names += ["app.log", "logs/monday/a.log", "logs/tuesday/b.log"]
     for number, name in enumerate(names):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(documents[41 + number], encoding="utf-8")
@@ -59,11 +52,27 @@ def blocks(language: str, page: str = README) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page, flags=re.DOTALL)
 
 
-def test_each_verb_has_a_page_that_is_its_help() -> None:
-    done = subprocess.run(
-        [sys.executable, ROOT / "docs" / "update_help.py", "--check"], check=False, capture_output=True, text=True
-    )
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["update_help.py"],
+        ["update_lectures.py"],
+        *(
+            pytest.param(["update_tutorials.py", name], marks=pytest.mark.slow)
+            for name in ("engineer", "researcher", "student")
+        ),
+    ],
+    ids=" ".join,
+)
+def test_a_page_is_what_its_program_makes(words: list[str]) -> None:
+    """The help of each verb, the rows of the lectures, the commands of a tutorial and what they print."""
+    program, *names = words
+    command = [sys.executable, ROOT / "docs" / program, "--check", *names]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_each_verb_has_a_page() -> None:
     pages = {path.stem for path in (ROOT / "docs" / "cli").glob("*.md")}
     assert pages == {verb.name for verb in verbs()} | {"README"}
 
@@ -102,18 +111,6 @@ def test_the_tour_in_python_runs() -> None:
     exec(compile(tour, "README.md", "exec"), {})
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["engineer", "researcher", "student"])
-def test_the_commands_of_a_tutorial_run_and_print_what_it_says(name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, ROOT / "docs" / "update_tutorials.py", "--check", name],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.parametrize(
     "path", sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md")), ids=lambda p: p.name
 )
@@ -148,16 +145,6 @@ def test_figures_of_the_readme_lead_to_the_command_that_gives_them() -> None:
             )
     assert sum(target.startswith("benchmarks/") for target, _ in links) >= 5
     assert len(README.splitlines()) < 120
-
-
-def test_the_page_of_the_lectures_is_made_of_the_rows_that_are_run() -> None:
-    done = subprocess.run(
-        [sys.executable, ROOT / "docs" / "update_lectures.py", "--check"],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_cells_of_the_lectures_have_no_markup_of_their_own() -> None:

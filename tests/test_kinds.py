@@ -154,6 +154,12 @@ def test_a_plugin_that_is_no_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         kinds.find_kind("odd")
 
 
+def test_a_kind_under_another_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    plug_in(monkeypatch, EntryPoint("other", NGRAM))
+    with pytest.raises(PluginError, match=r"'other' .* is a kind of another name, 'ngram'"):
+        kinds.find_kind("other")
+
+
 def test_a_broken_plugin_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     expected, progress = list(ladder_entries()), Listening()
     plug_in(monkeypatch, EntryPoint("odd", ImportError("no such thing")), EntryPoint("pair", PLUGIN))
@@ -259,31 +265,18 @@ def test_a_kind_that_needs_torch_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
         kinds.find_kind("transformer")
 
 
+SMALL: dict[str, Any] = {"steps": 1, "embedding": 4, "hidden": 4, "engine": "tape", "tokenizer": "word"}
+
+
 def test_a_renamed_kind_is_found_by_its_former_name() -> None:
     with pytest.warns(FutureWarning, match="^the kind 'averaging' is now called 'bagofwords'$"):
-        lm = cr.train(
-            "averaging",
-            ["i love cats", "i love dogs"],
-            steps=1,
-            embedding=4,
-            hidden=4,
-            engine="tape",
-            tokenizer="word",
-        )
+        lm = cr.train("averaging", ["i love cats", "i love dogs"], **SMALL)
     assert lm.kind == "bagofwords"
     assert "averaging" not in kinds.kind_names()
 
 
 def test_a_folder_with_the_former_name_of_its_kind_is_loaded_without_a_note(tmp_path: Path) -> None:
-    lm = cr.train(
-        "bagofwords",
-        ["i love cats", "i love dogs"],
-        steps=1,
-        embedding=4,
-        hidden=4,
-        engine="tape",
-        tokenizer="word",
-    )
+    lm = cr.train("bagofwords", ["i love cats", "i love dogs"], **SMALL)
     lm.save(tmp_path / "m")
     write_manifest(tmp_path / "m", {**read_manifest(tmp_path / "m"), "kind": "averaging"})
     assert cr.load(tmp_path / "m").kind == "bagofwords"

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from benchmarks.harness import load_module
 
 import chainrule as cr
 
 FOLDER = Path(__file__).parents[1] / "examples" / "pairs"
 
 
-def imported(name: str) -> ModuleType:
-    specification = importlib.util.spec_from_file_location(f"pairs_{name}", FOLDER / f"{name}.py")
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
 def test_the_data_is_always_the_same_and_nothing_is_tested_that_was_learned(tmp_path: Path) -> None:
-    make = imported("make")
+    make = load_module(FOLDER / "make.py", "pairs_make")
     make.main(tmp_path / "one")
     make.main(tmp_path / "two")
     files = {path.name: path.read_bytes() for path in (tmp_path / "one").iterdir()}
@@ -42,7 +33,7 @@ def test_the_data_is_always_the_same_and_nothing_is_tested_that_was_learned(tmp_
 
 
 def test_measures_are_those_of_the_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    measure = imported("measure")
+    measure = load_module(FOLDER / "measure.py", "pairs_measure")
     pairs = [("a cat sat. a dog ran.", "a cat ran"), ("the end. of it.", "the end")]
     file = tmp_path / "pairs.jsonl"
     file.write_text("".join(json.dumps({"prompt": a, "reply": b}) + "\n" for a, b in pairs))

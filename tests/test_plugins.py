@@ -13,7 +13,6 @@ import pytest
 
 import chainrule as cr
 from chainrule.contract import kinds
-from chainrule.errors import PluginError
 from chainrule.testing import check_laws
 from chainrule.tokens.registry import tokenizer_names
 from plugin import PLUGIN, install
@@ -74,20 +73,10 @@ def test_the_example_appears_without_edits(tmp_path: Path) -> None:
     comparison = cr.compare(
         text, tmp_path / "out", kinds=["torch-bigram"], tokenizer=cr.TokenizerChoice("half-word")
     )
-    assert [result.name for result in comparison.results] == ["torch bigram"]
+    assert [result.name for result in comparison.results] == ["torch bigram"] and comparison.results[0].sample
     loaded = cr.load(tmp_path / "out" / "torch-bigram")
     assert loaded.tokenizer.name == "half-word"
     assert loaded.tokenizer.decode(loaded.tokenizer.encode("word1 and word2")) == "word1 and word2"
-
-
-@pytest.mark.usefixtures("broken")
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [("no_import", "a_library_that_is_not_there"), ("exits", "SystemExit: 3"), ("no_kind", "should be a Kind")],
-)
-def test_a_plugin_that_cannot_be_loaded_is_named(name: str, why: str) -> None:
-    with pytest.raises(PluginError, match=f"'{name}'.*{why}"):
-        kinds.find_kind(name)
 
 
 @pytest.mark.usefixtures("broken")
@@ -122,19 +111,6 @@ def test_the_example_installs_with_pip(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "fading-bag" in done.stdout
-
-
-def test_a_kind_under_another_name_is_refused(path: None, tmp_path: Path) -> None:
-    code = tmp_path / "code"
-    code.mkdir()
-    (code / "renamed.py").write_text("from chainrule.ngram.train import KIND\n")
-    (code / "pyproject.toml").write_text(
-        '[project]\nname = "renamed"\nversion = "1"\n[project.entry-points."chainrule.kinds"]\n'
-        'other = "renamed:KIND"\n'
-    )
-    install(tmp_path / "installed", code)
-    with pytest.raises(PluginError, match=r"'other' .* is a kind of another name, 'ngram'"):
-        kinds.find_kind("other")
 
 
 @pytest.mark.usefixtures("example")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shlex
 from pathlib import Path
 
 import pytest
+from benchmarks.harness import load_module
 
 from chainrule.cli.main import main
 
@@ -17,10 +17,7 @@ FOLDER = Path(__file__).parents[1] / "examples" / "sequences"
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    specification = importlib.util.spec_from_file_location("make_sequences", FOLDER / "make.py")
-    assert specification is not None and specification.loader is not None
-    make = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(make)
+    make = load_module(FOLDER / "make.py", "make_sequences")
     monkeypatch.chdir(tmp_path)
     make.main(tmp_path / "data")
     return tmp_path / "data"

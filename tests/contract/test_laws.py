@@ -6,7 +6,6 @@ In the default run most entries stand in one of the contexts, in turns; those `I
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,11 +100,3 @@ def test_every_registered_kind_has_a_ladder_entry_here() -> None:
     """All kinds but those that are not trained: test_mixture_laws.py and test_table_laws.py have their laws."""
     expected = {name for name in kinds.kind_names() if kinds.find_kind(name).task in WITH_LAWS}
     assert {kind for kind, _, _, _ in MODELS} == expected - {"mixture", "table"}
-
-
-def test_a_new_kind_appears_in_compare_without_edits(tmp_path: Path) -> None:
-    comparison = cr.compare(cr.Corpus.open("builtin:python"), tmp_path / "out", kinds=["torch-bigram"])
-    assert [result.name for result in comparison.results] == ["torch bigram"]
-    assert comparison.results[0].test.perplexity < 1000  # of a vocabulary of 6,000
-    assert comparison.results[0].sample
-    assert cr.load(tmp_path / "out" / "torch-bigram").metrics["tokens"] == comparison.parts["test"]["tokens"]

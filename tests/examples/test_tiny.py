@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import subprocess
 import sys
@@ -12,12 +11,12 @@ from collections.abc import Callable
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from benchmarks.harness import load_module
 
 import chainrule as cr
 from chainrule.contract import chain
@@ -41,15 +40,7 @@ FILE = Path(__file__).parents[2] / "examples" / "tiny.py"
 TEXT = "to be, or not to be: that is the question\nwhether 'tis nobler in the mind to suffer\nthe slings\n" * 3
 
 
-def imported() -> ModuleType:
-    specification = importlib.util.spec_from_file_location("tiny", FILE)
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-tiny: Any = imported()
+tiny: Any = load_module(FILE, "tiny")
 TOKENIZER = tiny.learn_tokens(TEXT)
 FEW = tiny.Tokenizer("abcde")
 FEW_V = len(FEW.tokens)

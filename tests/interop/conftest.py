@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tests.cli.running import Ran
+from tests.cli.conftest import run  # noqa: F401 (a fixture)
 
-from chainrule.cli.main import main
 from chainrule.inference.neural_model import NeuralModel
 from chainrule.interop import huggingface
 from chainrule.networks.transformer.decoder import Transformer
@@ -27,18 +25,6 @@ def transformers() -> Any:
     """The library, which must not look for anything elsewhere."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     return pytest.importorskip("transformers", reason="transformers, the peer of these tests, is not installed")
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    """Run a verb in this process."""
-
-    def one(*words: object) -> Ran:
-        with pytest.raises(SystemExit) as ending:
-            main([str(word) for word in words])
-        return Ran(ending.value.code, *capsys.readouterr())
-
-    return one
 
 
 @pytest.fixture(scope="session")

@@ -7,36 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.running import Fails, Ran, Run
+from tests.cli.conftest import fails, run  # noqa: F401 (fixtures)
 
-from chainrule.cli.main import main
 from chainrule.ray.executor import RayExecutor
 from chainrule.system.parallel import Executor
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """A verb in this process."""
-
-    def run(*words: object) -> Ran:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main([str(word) for word in words])
-        return Ran(ended.value.code, *capsys.readouterr())
-
-    return run
-
-
-@pytest.fixture
-def fails(run: Run) -> Fails:
-    """What a verb that must fail says: one line, and exit code 2."""
-
-    def fails(*words: object) -> str:
-        ran = run(*words)
-        assert (ran.code, ran.err.count("\n")) == (2, 1), ran.err
-        return ran.err
-
-    return fails
 
 
 class Threads(Executor):

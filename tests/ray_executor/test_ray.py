@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.cli.running import TRAIN_NGRAM, Fails, Run, sets
 
 import chainrule as cr
 from chainrule.errors import ChainruleError, CorpusError, MissingExtraError
@@ -22,8 +23,7 @@ from chainrule.ray.connection import ClusterError, ray_executor
 from chainrule.ray.executor import RayExecutor
 from chainrule.system.parallel import EMBEDDED
 
-from .conftest import Fails, Run
-
+WORDS = ("--tokenizer", "word")
 TEXT = "".join(f"line {i % 97} of a text that has {i % 13} words and {i % 7} ends\n" for i in range(3000))
 
 
@@ -46,19 +46,8 @@ def test_the_folder_is_that_of_one_process(
     run: Run, files: Path, tmp_path: Path, local_ray: None, settings: list[str]
 ) -> None:
     for executor in ("embedded", "ray"):
-        words = [word for one in settings for word in ("--set", one)]
-        done = run(
-            "train",
-            "ngram",
-            "--tokenizer",
-            "word",
-            f"{files}/*.txt",
-            *words,
-            "--executor",
-            executor,
-            "--out",
-            tmp_path / executor,
-        )
+        out = ("--executor", executor, "--out", tmp_path / executor)
+        done = run(*TRAIN_NGRAM, f"{files}/*.txt", *sets(*settings), *out)
         assert done.code == 0, done.err
     assert contents(tmp_path / "ray") == contents(tmp_path / "embedded")
     one, other = (cr.load(tmp_path / executor) for executor in ("embedded", "ray"))
@@ -81,15 +70,7 @@ def test_scores_filters_and_ids_are_those_of_one_process(
         lambda executor: ["score", model, files / "1.txt"],
         lambda executor: ["score", model, files / "1.txt", "--worst", "5", "--by", "total", "--json"],
         lambda executor: ["filter", model, files / "1.txt", "--keep", "0.3"],
-        lambda executor: [
-            "tokenize",
-            files,
-            "--tokenizer",
-            "word",
-            "--ids",
-            tmp_path / f"{executor}.ids",
-            "--json",
-        ],
+        lambda executor: ["tokenize", files, *WORDS, "--ids", tmp_path / f"{executor}.ids", "--json"],
     ]
     for verb in verbs:
         one, other = (run(*verb(executor), "--executor", executor) for executor in ("embedded", "ray"))
@@ -190,12 +171,8 @@ def test_a_dead_cluster_is_refused_at_once(fails: Fails, files: Path, tmp_path: 
     out = tmp_path / "model"
     script = [sys.executable, "-m", "chainrule", "train", "ngram", "--tokenizer", "word", files, "--out", out]
     began = time.monotonic()
-    done = subprocess.run(
-        [*map(str, script), "--executor", "ray", "--address", "127.0.0.1:9"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    script += ["--executor", "ray", "--address", "127.0.0.1:9"]
+    done = subprocess.run([*map(str, script)], capture_output=True, text=True, check=False)
     assert time.monotonic() - began < 20
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
