@@ -85,18 +85,6 @@ def test_unk_is_never_generated() -> None:
     assert "<unk>" not in cr.generate(lm, "", cr.Beam(3))
 
 
-def test_a_dead_end_is_an_end() -> None:
-    """If only <unk> can follow, the text ends without an error."""
-    rare = cr.TokenizerChoice("word", min_count=2)
-    lm = cr.train("ngram", cr.Corpus.from_text("a b\na c\na d\n"), tokenizer=rare, order=2, smoothing="mle")
-    one, other = cr.generate_many(lm, ["a", ""], cr.Greedy(), max_tokens=5)
-    assert (one.text, one.finished) == ("a", True)
-    assert (other.text, other.finished) == ("a", True)
-    one, other = cr.generate_many(lm, ["a", ""], cr.Beam(2), max_tokens=5)
-    assert (one.text, one.finished) == ("a", True)
-    assert (other.text, other.finished) == ("a", True)
-
-
 def test_half_a_character_is_held_back_while_streaming() -> None:
     text = "ñañ漢🙂\n" * 20
     lm = cr.train("ngram", cr.Corpus.from_text(text), tokenizer="byte", order=5, smoothing="mle", context="stream")

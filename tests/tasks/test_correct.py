@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rapidfuzz.distance import OSA
-from tests.cli.conftest import fails, plain_terminal, run, run_alone  # noqa: F401 (fixtures)
 from tests.cli.running import Fails, Run
 
 import chainrule as cr
@@ -338,7 +337,7 @@ def test_measures_by_hand(lm: cr.LanguageModel) -> None:
 # -- the verb ---------------------------------------------------------------------------------------------
 
 
-def test_the_verb(run: Run, run_alone: Run, folder: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_the_verb(run: Run, run_alone: Run, folder: Path, tmp_path: Path) -> None:
     assert run("correct", folder, "Teh cta sat.").out == "The cat sat.\n"
     found = run("correct", folder, "Teh cta sat.", "--json").json
     assert found["corrected"] == "The cat sat."
@@ -349,7 +348,7 @@ def test_the_verb(run: Run, run_alone: Run, folder: Path, tmp_path: Path) -> Non
     assert run_alone("correct", folder, stdin=b"teh cat\nthe dgo").out == "the cat\nthe dog\n"
 
 
-def test_the_verb_measures(run: Run, folder: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_the_verb_measures(run: Run, folder: Path, tmp_path: Path) -> None:
     wrong, right = tmp_path / "wrong.txt", tmp_path / "right.txt"
     wrong.write_text("the: teh\ncat: cta caat\n")
     right.write_text("\n".join(TEXT))
@@ -368,11 +367,7 @@ def test_the_verb_measures(run: Run, folder: Path, tmp_path: Path) -> None:  # n
     assert learned == "the cat\n"
 
 
-def test_what_is_refused_is_one_line(
-    fails: Fails,  # noqa: F811
-    folder: Path,
-    tmp_path: Path,
-) -> None:
+def test_what_is_refused_is_one_line(fails: Fails, folder: Path, tmp_path: Path) -> None:
     bpe = cr.train("ngram", TEXT, order=2, tokenizer="char")
     bpe.save(tmp_path / "char")
     assert "takes a model of words, and the tokens of this one are char" in fails(

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import fails, plain_terminal, run  # noqa: F401 (fixtures)
 from tests.cli.running import Fails, Run
-from tests.masked.conftest import toy  # noqa: F401 (fixture)
 
 import chainrule as cr
 from chainrule.masked.pseudo import one_by_one
@@ -74,7 +72,7 @@ def test_longer_sentences_by_the_mean(lm: cr.LanguageModel) -> None:
     assert mean.pairs[0].good == pytest.approx(lm.log_prob(pair[0][0]) / 7)  # six words and the line's end
 
 
-def test_a_masked_model_goes_by_pseudo_log_likelihoods(toy: Any) -> None:  # noqa: F811
+def test_a_masked_model_goes_by_pseudo_log_likelihoods(toy: Any) -> None:
     judged = cr.tasks.minimal_pairs(
         toy, [("the cat meows today", "the cat barks today"), ("the dog barks", "the fish barks")]
     )
@@ -94,7 +92,7 @@ def test_wilson_interval_of_the_textbook() -> None:
 # -- the verb ---------------------------------------------------------------------------------------------
 
 
-def test_the_verb_prints_json_and_a_table(run: Run, folder: Path, file: Path) -> None:  # noqa: F811
+def test_the_verb_prints_json_and_a_table(run: Run, folder: Path, file: Path) -> None:
     result = run("pairs", folder, file, "--json").json
     assert result["accuracy"] == 0.625
     assert [(one["name"], one["pairs"]) for one in result["phenomena"]] == [
@@ -109,7 +107,7 @@ def test_the_verb_prints_json_and_a_table(run: Run, folder: Path, file: Path) ->
     assert [one["credit"] for one in each] == [1, 1, 0.5, 0]
 
 
-def test_several_models_are_one_table(run: Run, fails: Fails, folder: Path, file: Path) -> None:  # noqa: F811
+def test_several_models_are_one_table(run: Run, fails: Fails, folder: Path, file: Path) -> None:
     first, second = run("pairs", folder, folder, file, "--json").json
     assert first == second and first["accuracy"] == 0.625
     table = run("pairs", folder, folder, file).out
@@ -118,13 +116,13 @@ def test_several_models_are_one_table(run: Run, fails: Fails, folder: Path, file
     assert "and then the file" in fails("pairs", file)
 
 
-def test_fields_can_be_named(run: Run, folder: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_fields_can_be_named(run: Run, folder: Path, tmp_path: Path) -> None:
     file = written(tmp_path / "own.jsonl", [{"yes": "the cat sleeps", "no": "cat the sleeps", "topic": "order"}])
     result = run("pairs", folder, file, "--good", "yes", "--bad", "no", "--group", "topic", "--json").json
     assert [one["name"] for one in result["phenomena"]] == ["order"]
 
 
-def test_bad_pairs_are_one_line(fails: Fails, folder: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_bad_pairs_are_one_line(fails: Fails, folder: Path, tmp_path: Path) -> None:
     equal = written(tmp_path / "equal.jsonl", [{"sentence_good": "a b", "sentence_bad": "a b"}] * 2)
     assert f"{equal}: line 1: the sentences of each pair are equal" in fails("pairs", folder, equal)
     missing = written(tmp_path / "missing.jsonl", [BLIMP[0], {}, {"sentence_good": "a"}])
@@ -139,7 +137,7 @@ def test_bad_pairs_are_one_line(fails: Fails, folder: Path, tmp_path: Path) -> N
     assert "No such file" in fails("pairs", folder, tmp_path / "none.jsonl")
 
 
-def test_equal_sentences_are_ties_and_said_to_be(run: Run, folder: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_equal_sentences_are_ties_and_said_to_be(run: Run, folder: Path, tmp_path: Path) -> None:
     """BLiMP has seven such pairs of 67,000: the others are to be judged."""
     same = {"sentence_good": "a b", "sentence_bad": "a b"}
     file = written(tmp_path / "some.jsonl", [BLIMP[0], same, same])
@@ -151,14 +149,14 @@ def test_equal_sentences_are_ties_and_said_to_be(run: Run, folder: Path, tmp_pat
     assert [pair.place for pair in judged.equal] == ["pair 1"]
 
 
-def test_a_model_that_is_none(fails: Fails, file: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_a_model_that_is_none(fails: Fails, file: Path, tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     assert "none" in fails("pairs", tmp_path / "none", file)
     with pytest.raises(cr.ChainruleError, match="expected a model, not 'model'"):
         cr.tasks.minimal_pairs("model", file)  # type: ignore[arg-type]
 
 
-def test_a_tagger_is_refused(tmp_path: Path, file: Path, fails: Fails) -> None:  # noqa: F811
+def test_a_tagger_is_refused(tmp_path: Path, file: Path, fails: Fails) -> None:
     sentences = tmp_path / "tagged.txt"
     sentences.write_text("the/DET cat/NOUN sleeps/VERB\n" * 20)
     tagger = cr.train("tagger", sentences, steps=1)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.cli.conftest import fails, plain_terminal, run  # noqa: F401 (fixtures)
 from tests.cli.running import Fails, Run
 
 import chainrule as cr
@@ -186,7 +185,7 @@ def test_lists_without_scores_have_their_order(lm: cr.LanguageModel, file: Path)
         cr.tasks.rerank(lm, written(file.with_name("half.json"), records))
 
 
-def test_a_model_that_does_not_help_is_left_out(run: Run, tmp_path: Path) -> None:  # noqa: F811
+def test_a_model_that_does_not_help_is_left_out(run: Run, tmp_path: Path) -> None:
     """Which hypothesis is right does not depend on anything but the score, and the score is right."""
     generator = np.random.default_rng(1)
     records = []
@@ -256,7 +255,7 @@ def test_a_model_that_rules_out_a_hypothesis(file: Path) -> None:
 # -- the verb ---------------------------------------------------------------------------------------------
 
 
-def test_the_verb(run: Run, folder: Path, file: Path) -> None:  # noqa: F811
+def test_the_verb(run: Run, folder: Path, file: Path) -> None:
     result = run("rerank", folder, file, "--json").json
     assert result["tested"]["after"]["value"] == 0
     assert set(result["weights"]) == {"am_score", "lm", "lists", "words", "unknown"}
@@ -271,7 +270,7 @@ def test_the_verb(run: Run, folder: Path, file: Path) -> None:  # noqa: F811
     assert "without references" in run("rerank", folder, _without(file, "output"), "--weights", weights).out
 
 
-def test_several_models_are_one_table(run: Run, fails: Fails, folder: Path, file: Path) -> None:  # noqa: F811
+def test_several_models_are_one_table(run: Run, fails: Fails, folder: Path, file: Path) -> None:
     first, second = run("rerank", folder, folder, file, "--json").json
     assert first == second
     table = run("rerank", folder, folder, file).out
@@ -279,13 +278,13 @@ def test_several_models_are_one_table(run: Run, fails: Fails, folder: Path, file
     assert "for one model" in fails("rerank", folder, folder, file, "--best")
 
 
-def test_a_negative_weight_is_said(run: Run, folder: Path, file: Path) -> None:  # noqa: F811
+def test_a_negative_weight_is_said(run: Run, folder: Path, file: Path) -> None:
     against = run("rerank", folder, file, "--weights", "am_score=1,lm=-1")
     assert "its weight is negative" in against.out
     assert "negative" not in run("rerank", folder, file, "--weights", "am_score=1,lm=1").out
 
 
-def test_the_verb_trains_a_model(run: Run, fails: Fails, file: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_the_verb_trains_a_model(run: Run, fails: Fails, file: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     result = run("rerank", new, file, "--train", "ngram", "--set", "order=2", "--json").json
     assert result["tested"]["after"]["value"] < result["tested"]["before"]["value"]
@@ -314,11 +313,7 @@ def _without(file: Path, name: str) -> Path:
     ],
 )
 def test_wrong_fields_are_named(
-    fails: Fails,  # noqa: F811
-    folder: Path,
-    tmp_path: Path,
-    change: dict[str, Any],
-    named: str,
+    fails: Fails, folder: Path, tmp_path: Path, change: dict[str, Any], named: str
 ) -> None:
     file = written(tmp_path / "bad.json", [as_record(0), as_record(1) | change])
     line = 1 + file.read_text()[: file.read_text().index('"u1"')].count("\n") - 1
@@ -327,12 +322,12 @@ def test_wrong_fields_are_named(
     assert f"{file}: line {line}: " in message
 
 
-def test_any_whole_number_is_a_seed(run: Run, folder: Path, file: Path) -> None:  # noqa: F811
+def test_any_whole_number_is_a_seed(run: Run, folder: Path, file: Path) -> None:
     rates = [run("rerank", folder, file, "--seed", seed, "--json").json for seed in (-1, 2**64 - 1, -3)]
     assert rates[0] == rates[1] and rates[0] != rates[2]
 
 
-def test_missing_fields_are_named(fails: Fails, folder: Path, file: Path) -> None:  # noqa: F811
+def test_missing_fields_are_named(fails: Fails, folder: Path, file: Path) -> None:
     for name, option in {"input": "--hypotheses", "output": "--reference"}.items():
         bad = _without(file, name)
         message = fails("rerank", folder, bad)
