@@ -99,13 +99,8 @@ def test_held_out_text_is_what_the_model_is_tuned_on(path: Path) -> None:
 
 def test_a_single_document_is_not_split() -> None:
     progress = Listening()
-    lm = cr.train(
-        "ngram",
-        cr.Corpus.from_text("i love cats\ni love cats\n"),
-        progress=progress,
-        smoothing="jelinek-mercer",
-        tokenizer="word",
-    )
+    text = cr.Corpus.from_text("i love cats\ni love cats\n")
+    lm = cr.train("ngram", text, progress=progress, smoothing="jelinek-mercer", tokenizer="word")
     assert lm.provenance["held_out_sha256"] is None
     assert len(progress.notes) == 1
     assert "held-out" in progress.notes[0]

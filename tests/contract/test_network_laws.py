@@ -121,14 +121,14 @@ def test_prefixes_are_longer_than_the_window() -> None:
     assert max(map(len, prefixes(made("torch", "gpt2")))) > SMALL_TRANSFORMER["window"]
 
 
-def test_empty_texts_and_no_rows() -> None:
-    lm = made("tape", "gru")
+@pytest.mark.parametrize(("engine", "design"), [("tape", "gru"), ("torch", "gru"), ("torch", "gpt2")])
+def test_empty_texts_and_no_rows(engine: str, design: str) -> None:
+    lm = made(engine, design)
     assert lm.score(np.zeros((2, 0), np.int64)).shape == (2, 0)
     assert lm.next_log_probs(lm.start(0)).shape == (0, lm.tokenizer.vocab_size)
     state = lm.start(1)
-    np.testing.assert_array_equal(
-        lm.next_log_probs(lm.extend(state, np.zeros((1, 0), np.int64))), lm.next_log_probs(state)
-    )
+    nothing = lm.extend(state, np.zeros((1, 0), np.int64))
+    np.testing.assert_array_equal(lm.next_log_probs(nothing), lm.next_log_probs(state))
 
 
 def test_compiled_loops_give_the_scores_of_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -183,16 +183,9 @@ def test_the_interval_of_host_checks_changes_no_text(at_once: int) -> None:
     wanted = sample_after(lm, prompts, strategy, max_tokens=30, seed=3, end=lm.tokenizer.eos)
     new: dict[int, list[int]] = {row: [] for row in range(len(prompts))}
     active: set[int] = set()
-    for written in sample_steps(
-        lm,
-        lm.extend(lm.start(len(prompts)), pad(prompts)),
-        strategy,
-        Uniforms(3, prompts),
-        max_tokens=30,
-        end=lm.tokenizer.eos,
-        read_BT=pad(prompts),
-        at_once=at_once,
-    ):
+    state, read_BT = lm.extend(lm.start(len(prompts)), pad(prompts)), pad(prompts)
+    how = {"max_tokens": 30, "end": lm.tokenizer.eos, "read_BT": read_BT, "at_once": at_once}
+    for written in sample_steps(lm, state, strategy, Uniforms(3, prompts), **how):
         for row, tokens in zip(written.rows, written.tokens, strict=True):
             new[row] += tokens
         active = written.active

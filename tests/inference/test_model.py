@@ -40,18 +40,8 @@ TEXT = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n" * 5)
 
 
 def small(**settings: object) -> NeuralModel:
-    lm = cr.train(
-        "transformer",
-        TEXT,
-        context="stream",
-        steps=3,
-        layers=2,
-        width=16,
-        heads=2,
-        window=64,
-        **settings,
-        tokenizer="word",
-    )
+    sizes = {"layers": 2, "width": 16, "heads": 2, "window": 64, "steps": 3}
+    lm = cr.train("transformer", TEXT, context="stream", tokenizer="word", **sizes, **settings)
     assert isinstance(lm, NeuralModel)
     with torch.no_grad():
         for weight in lm.network.parameters():
@@ -63,17 +53,8 @@ def small(**settings: object) -> NeuralModel:
 def test_a_stream_begins_as_after_a_line(engine: str) -> None:
     """<s> stands before every line, but only once before a stream: too little to learn from."""
     for context, read in (("line", "bos"), ("stream", "eos")):
-        lm = cr.train(
-            "gru",
-            TEXT,
-            context=context,
-            engine=engine,
-            steps=1,
-            hidden=8,
-            embedding=4,
-            tied=False,
-            tokenizer="word",
-        )
+        sizes = {"steps": 1, "hidden": 8, "embedding": 4, "tied": False}
+        lm = cr.train("gru", TEXT, context=context, engine=engine, tokenizer="word", **sizes)
         matter = []
         for special in ("bos", "eos"):
             before = to_numpy(lm.next_log_probs(lm.start(1)))
@@ -380,18 +361,9 @@ def test_eight_bits_take_sides_of_sixteen() -> None:
 
 def test_the_last_model_names_its_training_text(tmp_path: Path) -> None:
     far = {"learning_rate": 0.1, "schedule": "constant", "validate_every": 1, "dropout": 0.0, "tied": False}
-    lm = cr.train(
-        "feedforward",
-        TEXT,
-        valid=TEXT,
-        steps=20,
-        run=tmp_path,
-        embedding=128,
-        hidden=512,
-        batch=4096,
-        **far,
-        tokenizer="word",
-    )
+    options: Any = {"valid": TEXT, "steps": 20, "tokenizer": "word", **far}
+    sizes = {"embedding": 128, "hidden": 512, "batch": 4096}
+    lm = cr.train("feedforward", TEXT, run=tmp_path, **sizes, **options)
     last = cr.load(tmp_path / "last")
     assert last.provenance["corpus_sha256"] == lm.provenance["corpus_sha256"]
     assert last.metrics["steps"] == lm.metrics["steps"] == 20
@@ -402,9 +374,7 @@ def test_the_last_model_names_its_training_text(tmp_path: Path) -> None:
     for one in (lm, last):
         assert cr.evaluate(one, TEXT).nats == pytest.approx(one.metrics["validation_nats"], abs=1e-4)
     # averaged weights are what is measured, and the last ones are no average
-    cr.train(
-        "feedforward", TEXT, valid=TEXT, steps=20, run=tmp_path / "ema", average="ema", **far, tokenizer="word"
-    )
+    cr.train("feedforward", TEXT, run=tmp_path / "ema", average="ema", **options)
     assert cr.load(tmp_path / "ema" / "last").metrics["validation_nats"] is None
 
 
@@ -420,11 +390,6 @@ def test_rows_of_tokens_are_those_of_the_state() -> None:
     lm = small()
     with pytest.raises(ValueError, match="1 rows of tokens for a state of 2"):
         lm.extend(lm.start(2), np.asarray([[3]]))
-
-
-def test_no_rows_are_a_batch_too() -> None:
-    lm = small()
-    assert lm.next_log_probs(lm.start(0)).shape == (0, lm.tokenizer.vocab_size)
 
 
 def test_what_does_not_fit_into_memory_is_said() -> None:

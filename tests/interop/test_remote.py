@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.running import TRAIN_NGRAM, Run
 
 import chainrule as cr
 from chainrule.errors import CorpusError, MissingExtraError
@@ -246,28 +247,12 @@ def test_datasets_are_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_command_line(hub: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from chainrule.cli.main import main
-
-    words = [
-        "train",
-        "ngram",
-        "--tokenizer",
-        "word",
-        f"hf://{hub}/parquet",
-        "--field",
-        "text",
-        "--set",
-        "order=2",
-        "--out",
-    ]
-    with pytest.raises(SystemExit) as ended:
-        main([*words, str(tmp_path / "model")])
-    assert not ended.value.code, capsys.readouterr().err
-    with pytest.raises(SystemExit) as ended:
-        main([word.replace("parquet", "absent") for word in words] + [str(tmp_path / "other")])
-    assert ended.value.code
-    assert "no such folder" in capsys.readouterr().err
+def test_the_command_line(hub: Path, tmp_path: Path, run: Run) -> None:
+    words = [*TRAIN_NGRAM, f"hf://{hub}/parquet", "--field", "text", "--set", "order=2", "--out"]
+    done = run(*words, tmp_path / "model")
+    assert not done.code, done.err
+    refused = run(*[word.replace("parquet", "absent") for word in words], tmp_path / "other")
+    assert refused.code and "no such folder" in refused.err
 
 
 @pytest.mark.slow

@@ -186,14 +186,8 @@ def test_parquet_rows_are_kept_with_all_columns(lm: cr.LanguageModel, tmp_path: 
 
 def test_networks_score_as_ngrams_do(tmp_path: Path) -> None:
     """A model without the fast path, by batches of rows."""
-    lm = cr.train(
-        "feedforward",
-        Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n"),
-        steps=2,
-        seed=1,
-        engine="tape",
-        tokenizer="word",
-    )
+    toy = Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n")
+    lm = cr.train("feedforward", toy, steps=2, seed=1, engine="tape", tokenizer="word")
     text = tmp_path / "a.txt"
     text.write_text(as_text(LINES))
     filter_corpus(lm, text, tmp_path / "out.txt", keep=0.5)
