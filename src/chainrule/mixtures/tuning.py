@@ -15,9 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.mixtures.gates import Gate
-
-Floats = NDArray[np.float64]
+from chainrule.mixtures.gates import Floats, Gate
 
 _MOST_ROUNDS = 300
 _ENOUGH = 1e-8  # nats a token

@@ -58,9 +58,9 @@ class TranslationMeasured(Measurements):
     sentences_per_second: float
 
     def figures(self) -> dict[str, str]:
-        quality = {"BLEU": f"{self.bleu:.1f}", "chrF": f"{self.chrf:.1f}"}
         return {
-            **quality,
+            "BLEU": f"{self.bleu:.1f}",
+            "chrF": f"{self.chrf:.1f}",
             "perplexity": number(self.perplexity, 4),
             "sentences/s": number(self.sentences_per_second),
         }

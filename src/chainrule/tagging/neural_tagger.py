@@ -43,9 +43,7 @@ class NeuralTagger(TorchModel, Tagger):
         self.network = network.eval()
         self.tokenizer, self.tag_tokenizer, self.frequent_V = tokenizer, tag_tokenizer, frequent_V
         self.kind, self.settings, self.pretrained = kind, settings, pretrained
-        subwords = (
-            None if pretrained is None else SubwordReader.of(pretrained.tokenizer, pretrained.context or "line")
-        )
+        subwords = None if pretrained is None else SubwordReader.of(pretrained.tokenizer, pretrained.context)
         self.reader = WordReader(tokenizer, settings.characters != "none", subwords)
 
     # -- the contract -------------------------------------------------------------------------------------

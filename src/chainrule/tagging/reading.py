@@ -31,14 +31,9 @@ class SubwordReader:
     """The token before the first subword."""
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, context: Context) -> SubwordReader:
+    def of(cls, tokenizer: Tokenizer, context: Context | None) -> SubwordReader:
         """Return the reader for an encoder that was trained with this tokenizer and context."""
-        return cls(tokenizer, start_token(tokenizer, context))
-
-    @property
-    def end(self) -> int:
-        """The token after the last subword."""
-        return self.tokenizer.eos
+        return cls(tokenizer, start_token(tokenizer, context or "line"))
 
     def read(self, words: Sequence[bytes]) -> _Ragged:
         """Return the subwords of each word inside a text: after a space, unless it is a comma or the like."""
@@ -46,7 +41,7 @@ class SubwordReader:
         ids = self.tokenizer.encode_lines(b"".join(line + b"\n" for line in lines)).astype(np.int64)
         ends = np.flatnonzero(ids == self.tokenizer.eos)
         starts = np.concatenate([np.zeros(1, np.int64), ends[:-1] + 1])[: len(ends)]
-        return _Ragged(ids, starts, ends - starts, self.start, self.end)
+        return _Ragged(ids, starts, ends - starts, self.start, self.tokenizer.eos)
 
 
 @dataclass(frozen=True)

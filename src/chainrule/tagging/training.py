@@ -88,7 +88,7 @@ class TaggerKind(NetworkKind):
         subwords = None
         if settings.pretrained is not None:
             folder = read_folder(settings.pretrained)
-            subwords = SubwordReader.of(folder.parsed_tokenizer(), folder.context or "line")
+            subwords = SubwordReader.of(folder.parsed_tokenizer(), folder.context)
         reader = WordReader(data.tokenizer, settings.characters != "none", subwords)
         distinct, dropout = reader.read(data.distinct_words), None
         if settings.word_dropout:
