@@ -340,6 +340,7 @@ def test_a_file_name_is_no_way_out_of_the_folder(written: Path, name: str) -> No
     ("content", "words"),
     [
         (b"  \n<HTML><body>", "web page"),
+        (b"<!DOCTYPE html>\n<html><body>404</body></html>\n", "web page"),
         (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
         (b"\x80\x04\x95", "pickle"),
         (b"PK\x03\x04", "zip archive"),

@@ -49,11 +49,16 @@ def sets(*settings: str) -> list[str]:
     return [word for setting in settings for word in ("--set", setting)]
 
 
-def without_torch(*commands: list[object]) -> subprocess.CompletedProcess[str]:
-    """Run verbs one after the other in a process where torch is not installed; the first that fails ends it."""
-    script = "import sys, json\nsys.modules['torch'] = None\nfrom chainrule.cli.main import main\n"
+def without_torch(*commands: list[object], is_installed: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run verbs one after the other in a process; the first that fails, or imports torch, ends it.
+
+    Torch cannot be imported there, unless it `is_installed`.
+    """
+    script = "import sys, json\nfrom chainrule.cli.main import main\n"
+    script += "" if is_installed else "sys.modules['torch'] = None\n"
     script += "for words in json.loads(sys.argv[1]):\n    try:\n        main(words)\n"
     script += "    except SystemExit as done:\n        if done.code:\n            raise\n"
+    script += "    assert sys.modules.get('torch') is None, words\n"
     given = json.dumps([[str(word) for word in words] for words in commands])
     return subprocess.run([sys.executable, "-c", script, given], capture_output=True, text=True, check=False)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -130,20 +128,9 @@ def test_an_ngram_model_is_refused_without_torch(model: Path) -> None:
 
 def test_torch_is_not_imported(networks: dict[str, Path]) -> None:
     """Even though it is installed, and the folders say engine=torch."""
-    script = """
-import sys
-from chainrule.cli.main import main
-for folder in sys.argv[1:]:
-    for verb in ("diagnose", "explain"):
-        try:
-            main([verb, folder, "we love cats"])
-        except SystemExit as done:
-            assert not done.code, (verb, folder, done.code)
-        assert "torch" not in sys.modules, (verb, folder)
-"""
     assert {cr.load(folder).settings.engine for folder in networks.values()} == {"torch"}
-    command = [sys.executable, "-c", script, *map(str, networks.values())]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    verbs = [[verb, folder, "we love cats"] for folder in networks.values() for verb in ("diagnose", "explain")]
+    done = without_torch(*verbs, is_installed=True)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
 
 
