@@ -1,4 +1,4 @@
-"""Models for tests: one that passes every call on to another, and one that computes from all that was read."""
+"""Models for tests: passing every call on, computing from all that was read, networks of random weights."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 
 from chainrule.arrays import Array, check_ids, to_numpy
 from chainrule.contract import chain
@@ -65,3 +66,12 @@ class OverPrefixes(Delegate):
         state = self.start(len(ids_BT)) if state is None else state
         self.extend(state, ids_BT)  # which refuses what is not ids, or not as many rows
         return chain.score(self, to_numpy(ids_BT), state)
+
+
+@torch.no_grad()
+def with_random_weights(model: Any) -> Any:
+    """Return a model whose network's weights are so large that its probabilities differ."""
+    generator = torch.Generator().manual_seed(1)
+    for weight in model.network.parameters():
+        weight.copy_(torch.randn(weight.shape, generator=generator) * 0.3)
+    return model

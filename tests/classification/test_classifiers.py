@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import chainrule as cr
 from chainrule.classification.bayes import BayesClassifier
@@ -20,6 +19,7 @@ from chainrule.errors import CorpusError, DamagedFileError, ModelError, Settings
 from chainrule.testing import CLASSIFIER_LAWS, check_classifier_laws
 from chainrule.text.labelled import Labelled
 from stopping import interrupted
+from toy_models import with_random_weights
 
 TINY: dict[str, Any] = {"width": 16, "embedding": 8, "layers": 1, "batch": 128, "precision": "float32"}
 DESIGNS: dict[str, dict[str, Any]] = {
@@ -67,12 +67,7 @@ def accuracy(classifier: Any, given: Any) -> float:
 
 @pytest.mark.parametrize("design", DESIGNS)
 def test_laws(design: str) -> None:
-    classifier = trained(DESIGNS[design])
-    with torch.no_grad():
-        generator = torch.Generator().manual_seed(1)
-        for weight in classifier.network.parameters():
-            weight.copy_(torch.randn(weight.shape, generator=generator) * 0.3)
-    check_classifier_laws(classifier)
+    check_classifier_laws(with_random_weights(trained(DESIGNS[design])))
 
 
 @pytest.mark.parametrize("name", BAYES)

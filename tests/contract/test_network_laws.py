@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import chainrule as cr
 from chainrule.arrays import pad, to_numpy
@@ -19,6 +18,7 @@ from chainrule.networks import loss_on_cpu
 from chainrule.networks.loss_on_cpu import nats_of_targets
 from chainrule.settings import parse
 from chainrule.testing.laws import LAWS, prefixes
+from toy_models import with_random_weights
 
 TEXT = cr.Corpus.from_text("i love cats\ni love dogs\ncats chase mice\n")
 TOKENIZER = cr.train_tokenizer("word", TEXT)
@@ -55,15 +55,11 @@ def made(engine: str, design: str) -> Any:
     settings = {**(SMALL_TRANSFORMER if kind == "transformer" else SMALL), **settings}
     lm: Any = cr.train(kind, TEXT, tokenizer=TOKENIZER, context="stream", steps=1, engine=engine, **settings)
     assert isinstance(lm, TapeModel) is (engine == "tape")
-    if engine == "tape":
-        rng = np.random.default_rng(1)
-        for parameter in lm.network.parameters.values():
-            parameter.out_tensor[:] = rng.normal(0, 0.3, parameter.out_tensor.shape)
-    else:
-        generator = torch.Generator().manual_seed(1)
-        with torch.no_grad():
-            for weight in lm.network.parameters():
-                weight.copy_(torch.randn(weight.shape, generator=generator) * 0.3)
+    if engine == "torch":
+        return with_random_weights(lm)
+    rng = np.random.default_rng(1)
+    for parameter in lm.network.parameters.values():
+        parameter.out_tensor[:] = rng.normal(0, 0.3, parameter.out_tensor.shape)
     return lm
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,13 @@ from chainrule.text.corpus import Corpus
 from chainrule.tokens.base import Tokenizer
 from chainrule.tokens.registry import train_tokenizer
 from chainrule.tokens.vocabulary import Limit
+
+
+@dataclass
+class Request:
+    """A request as lm-evaluation-harness passes it to a model."""
+
+    args: tuple[Any, ...]
 
 
 @pytest.fixture(scope="session")

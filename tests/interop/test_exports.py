@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from chainrule.masked.filling import gapped_ids
 from chainrule.seq2seq.translate import translate_texts
 from chainrule.tokens.base import Tokenizer
 
-from .conftest import small
+from .conftest import Request, small
 from .test_bart import pairs_model
 from .test_bert import masked
 
@@ -25,13 +24,6 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # the harness's, and those of
 
 DESIGNS: list[dict[str, Any]] = [{"preset": "gpt2"}, {"preset": "llama"}, {"preset": "fast"}]
 CONTEXTS = ["stream", "line"]
-
-
-@dataclass
-class Request:
-    """A request as the harness passes it to a model."""
-
-    args: tuple[Any, ...]
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=str)

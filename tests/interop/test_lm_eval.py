@@ -6,7 +6,6 @@ import json
 import math
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ import pytest
 
 import chainrule as cr
 from chainrule.errors import ChainruleError, MissingExtraError, SettingsError
+
+from .conftest import Request
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the harness's, and those of what it imports
 lm_eval = pytest.importorskip("lm_eval")
@@ -37,13 +38,6 @@ PASSAGES = [
     "the dogs run in the zebra",
 ]
 TEXT = "the cats sit on the mat\n\na dog runs: in the park, «überall»\nthe dogs run in the garden"
-
-
-@dataclass
-class Request:
-    """A request as the harness passes it to a model."""
-
-    args: tuple[Any, ...]
 
 
 def jsonl(path: Path, records: list[dict[str, Any]]) -> str:

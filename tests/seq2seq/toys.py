@@ -6,11 +6,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 import chainrule as cr
 from chainrule.seq2seq.contract import ConditionalModel
 from chainrule.seq2seq.encoder_decoder_model import EncoderDecoderModel
+from toy_models import with_random_weights
 
 LETTERS = "abcdef"
 TASKS: dict[str, Callable[[list[str]], list[str]]] = {
@@ -54,8 +53,4 @@ def made(design: str, **settings: Any) -> EncoderDecoderModel:
     few = {"layers": 1, "width": 16, "heads": 2, "steps": 1, "batch": 64}
     lm = trained(pairs_of("copy", 40), **{**few, **DESIGNS[design], **settings})
     assert isinstance(lm, EncoderDecoderModel)
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for weight in lm.network.parameters():
-            weight.copy_(torch.randn(weight.shape, generator=generator) * 0.3)
-    return lm
+    return with_random_weights(lm)  # type: ignore[no-any-return]

@@ -18,12 +18,13 @@ from chainrule.networks.tagging.tagger import TaggerNetwork
 from chainrule.settings import closed
 from chainrule.tagging.examples import TaggedExamples, WordDropout
 from chainrule.tagging.reading import SubwordReader, WordReader, numbered
-from chainrule.testing import TAGGER_LAWS
+from chainrule.testing import check_tagger_laws
 from chainrule.text.tagged import Tagged
 from chainrule.tokens.words.tokenizer import WordTokenizer
 from chainrule.training.layouts import in_pieces
 from chainrule.training.objectives import Sequences, Stretches
 from stopping import interrupted
+from toy_models import with_random_weights
 
 from .toys import TINY, save_masked, sentences, tagged_by_the_first_word, tagged_by_the_last_word
 
@@ -59,13 +60,7 @@ def trained(design: dict[str, Any], given: Any = None, **settings: Any) -> Any:
 
 @pytest.mark.parametrize("design", DESIGNS)
 def test_laws(design: str) -> None:
-    tagger = trained(DESIGNS[design])
-    with torch.no_grad():
-        generator = torch.Generator().manual_seed(1)
-        for weight in tagger.network.parameters():
-            weight.copy_(torch.randn(weight.shape, generator=generator) * 0.3)
-    for law in TAGGER_LAWS.values():
-        law(tagger)
+    check_tagger_laws(with_random_weights(trained(DESIGNS[design])))
 
 
 def accuracy(tagger: Any, given: list[list[tuple[str, str]]]) -> float:
