@@ -33,12 +33,11 @@ from chainrule.networks.transformer.step_on_cpu import (
     NO_SLOPES,
     NO_TABLE,
     PATIENCE,
-    Layer,
-    Norm,
-    Product,
+    Block,
     Step,
     suits,
 )
+from chainrule.system.threads import most_threads
 
 
 class Places(NamedTuple):
@@ -158,31 +157,25 @@ class TapeTransformer(TapeNetwork):
             cos_TI, sin_TI = rotary_tables(config.window, config.head_size, config.rotary_base)
         elif config.positions == "alibi":
             slopes_H = alibi_slopes(config.heads)
-        step = Step(
-            config, list(map(self._layer, range(config.layers))), self._norm("norm"), cos_TI, sin_TI, slopes_H
-        )
+        blocks = list(map(self._block, range(config.layers)))
+        step = Step(config, blocks, self._numbers("norm"), cos_TI, sin_TI, slopes_H, most_threads())
         x_BD = np.ascontiguousarray(self.embed_at(ids_B1, None, cached).out_tensor[:, 0])
         places_B = np.minimum(cached.places_BT[:, 0], config.window - 1)
-        caches = cached.after.buffer.arrays_2LBGSK.swapaxes(0, 1)
-        return step.read(x_BD, list(caches), places_B, None if is_token_B1 is None else is_token_B1[:, 0])
+        is_token_B = None if is_token_B1 is None else np.ascontiguousarray(is_token_B1[:, 0])
+        return step.read(x_BD, *cached.after.buffer.arrays_2LBGSK, places_B, is_token_B)
 
-    def _layer(self, layer: int) -> Layer:
-        """Return the parts of a block for the loops."""
-        name = f"blocks.{layer}"
-
-        def result(part: Callable[[Node], Module]) -> Product:
-            return lambda x_BN: part(Value(x_BN)).out_tensor
-
-        qkv, out = (result(partial(self.linear, f"{name}.attention.{part}")) for part in ("qkv", "out"))
-        feedforward = result(partial(self.feed_forward, f"{name}.feedforward"))
-        return Layer(
-            self._norm(f"{name}.attention_norm"), qkv, out, self._norm(f"{name}.feedforward_norm"), feedforward
+    def _block(self, layer: int) -> Block:
+        """Return the weights of a block for the loops."""
+        first, second = (
+            ("attention_norm", "attention.qkv", "attention.out"),
+            ("feedforward_norm", "feedforward.up", "feedforward.out"),
         )
+        return Block(*(weight for part in first + second for weight in self._numbers(f"blocks.{layer}.{part}")))
 
-    def _norm(self, name: str) -> Norm:
-        """Return what is learned of a norm, for the loops."""
-        vectors = (self.parameters.get(f"{name}.{part}") for part in ("weight", "bias"))
-        return Norm(*(None if vector is None else vector.out_tensor for vector in vectors))
+    def _numbers(self, name: str) -> tuple[Array | None, Array | None]:
+        """Return the weight and the bias of a norm or a product, for the loops; None where it has none."""
+        weight, bias = (self.parameters.get(f"{name}.{part}") for part in ("weight", "bias"))
+        return None if weight is None else weight.out_tensor, None if bias is None else bias.out_tensor
 
     def embed_at(self, ids: Array, randomness: Randomness = None, cached: Appending | None = None) -> Module:
         """x⁰ = E[id] + position, or the norm of that."""

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from chainrule.networks.layers import Head
 from chainrule.networks.network import Network, Reading
@@ -27,9 +27,8 @@ from chainrule.networks.transformer.step_on_cpu import (
     NO_SLOPES,
     NO_TABLE,
     PATIENCE,
-    Layer,
-    Norm,
-    Product,
+    Array,
+    Block,
     Step,
     suits,
 )
@@ -107,12 +106,13 @@ class Transformer(Stack, Network):
             )
         if positions.slopes_H is not None:
             slopes_H = positions.slopes_H.numpy()
-        step = Step(config, list(map(_layer, self.blocks)), _norm(self.norm), cos_TI, sin_TI, slopes_H)
+        blocks = list(map(_block, self.blocks))
+        step = Step(config, blocks, _numbers(self.norm), cos_TI, sin_TI, slopes_H, torch.get_num_threads())
         places_B1 = torch.full_like(ids_B1, places.start) if isinstance(places, slice) else places
         x_BD = self.embed(ids_B1, places_B1)[:, 0].contiguous().numpy()
-        caches = [*zip(buffer.keys_LBGSK.numpy(), buffer.values_LBGSK.numpy(), strict=True)]
-        is_token_B = None if is_token_B1 is None else is_token_B1[:, 0].numpy()
-        return torch.from_numpy(step.read(x_BD, caches, places_B1[:, 0].numpy(), is_token_B))
+        is_token_B = None if is_token_B1 is None else is_token_B1[:, 0].contiguous().numpy()
+        caches = buffer.keys_LBGSK.numpy(), buffer.values_LBGSK.numpy()
+        return torch.from_numpy(step.read(x_BD, *caches, places_B1[:, 0].contiguous().numpy(), is_token_B))
 
     def _attending(self, places: slice | Tensor, span: int, device: torch.device) -> Attend:
         """Return the function for causal attention of the tokens at these positions to the first `span` keys."""
@@ -164,16 +164,15 @@ class Transformer(Stack, Network):
         return 6 * products + 12 * self.config.layers * self.config.window * self.config.width
 
 
-def _layer(block: Any) -> Layer:
-    """Return the parts of a block for the loops on a CPU."""
-    attention = block.attention
-    qkv, out, feedforward = map(_product, (attention.qkv, attention.out, block.feedforward))
-    return Layer(_norm(block.attention_norm), qkv, out, _norm(block.feedforward_norm), feedforward)
+def _block(block: Any) -> Block:
+    """Return the weights of a block for the loops on a CPU."""
+    attention, feedforward = block.attention, block.feedforward
+    first = block.attention_norm, attention.qkv, attention.out
+    second = block.feedforward_norm, feedforward.up, feedforward.out
+    return Block(*(weight for part in (*first, *second) for weight in _numbers(part)))
 
 
-def _product(part: nn.Module) -> Product:
-    return lambda x_BN: part(torch.from_numpy(x_BN)).numpy()
-
-
-def _norm(norm: Any) -> Norm:
-    return Norm(*(None if vector is None else vector.detach().numpy() for vector in (norm.weight, norm.bias)))
+def _numbers(part: Any) -> tuple[Array | None, Array | None]:
+    """Return the weight and the bias of a norm or a product; None where it has none."""
+    weight, bias = (None if one is None else one.detach().numpy() for one in (part.weight, part.bias))
+    return weight, bias

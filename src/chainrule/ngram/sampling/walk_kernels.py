@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from chainrule.ngram.sampling.cut_kernels import effective
-from chainrule.ngram.store.compiled import ZERO, inner, prefetch
+from chainrule.ngram.store.compiled import ZERO, inner
 from chainrule.ngram.store.kernels import backoff_at, bits_at, children_of, find_child, value_at
+from chainrule.system.intrinsics import prefetch
 
 _AHEAD = 128  # children whose words and values are loaded in advance
 _LINE = 16  # numbers of 4 bytes in a cache line

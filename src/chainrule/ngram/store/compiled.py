@@ -6,10 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import njit
 
 _ROOM = Path(__file__).parents[1]
 _SOURCES = "*kernels.py", "compiled.py", "drafts.py"
@@ -69,20 +66,3 @@ def rank_of(values: Any, first: int, last: int, wanted: int) -> Any:
         else:
             last = middle
     return first
-
-
-@intrinsic
-def prefetch(_: Any, array: Any, index: Any) -> Any:
-    """Load an item of an array into the cache without waiting for it; any index is allowed."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        held = context.make_array(signature.args[0])(context, builder, arguments[0])
-        place = builder.bitcast(builder.gep(held.data, [arguments[1]]), cgutils.voidptr_t)
-        number = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        # for reading; kept in all caches; data
-        builder.call(function, [place, number(0), number(3), number(1)])
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64), generate
