@@ -19,6 +19,7 @@ from chainrule.arrays import PAD, Array, check_ids, to_numpy
 from chainrule.contract.capabilities import Capabilities, Choose, Drafted, DraftRules
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
 from chainrule.inference.gpu.captured import CapturedSteps
+from chainrule.inference.gpu.choice import plan_of
 from chainrule.inference.gpu.graph_sampling import Scores
 from chainrule.inference.gpu.graph_search import Ranking
 from chainrule.inference.state import NeuralState, Window, last_window, on_device
@@ -29,6 +30,8 @@ from chainrule.networks.memory import Memory
 from chainrule.networks.network import Network
 from chainrule.networks.precision import wide_type
 from chainrule.networks.transformer.cache import Cache
+from chainrule.networks.transformer.decoder import Transformer
+from chainrule.networks.transformer.step_on_cpu import Choice, suits
 from chainrule.system.devices import has_triton
 from chainrule.tokens.base import Tokenizer
 
@@ -146,6 +149,8 @@ class NeuralModel(TorchModel, LanguageModel):
             offers |= {"search_steps", "write"}
         if self.network.keeps_cache:
             offers |= {"read_ahead"}
+            if self._has_loops:
+                offers |= {"write"}
             if self._has_graphs and has_triton():
                 offers |= {"write_drafted"}
         return Capabilities(frozenset(offers))
@@ -153,22 +158,23 @@ class NeuralModel(TorchModel, LanguageModel):
     def write(
         self, state: State, choose: Choose, uniforms_BT: np.ndarray, read_BT: np.ndarray | None = None
     ) -> tuple[NeuralState, Tensor, Tensor] | None:
-        """Sample by CUDA graphs, on a GPU; None for few tokens so far, or as `CapturedSteps.write` says.
+        """Sample by CUDA graphs, on a GPU; or by compiled loops, a Transformer on a CPU; None where these do not.
 
-        Where the window slides on the way, a captured step writes up to there, and another one goes on.
+        Where the window slides on the way, one call writes up to there, and another one goes on.
         """
         state = expect_state(state, NeuralState)
-        if not self.captured.repays(uniforms_BT.shape[1]):
+        has_graphs, write = self._has_graphs, self.captured.write if self._has_graphs else self._write_by_loops
+        if has_graphs and not self.captured.repays(uniforms_BT.shape[1]):
             return None
         active_B, tokens, scores, done, steps = None, [], [], 0, uniforms_BT.shape[1]
         while done < steps:
             count = steps - done
-            if state.window is not None and not self.captured.slides:
+            if state.window is not None and not (has_graphs and self.captured.slides):
                 with torch.inference_mode():
                     state = self._with_room(state)
                 assert state.window is not None
                 count = min(count, state.window.size - state.window.longest)
-            part = self.captured.write(state, choose, uniforms_BT[:, done : done + count], read_BT, active_B)
+            part = write(state, choose, uniforms_BT[:, done : done + count], read_BT, active_B)
             if part is None:
                 return None
             state, tokens_BT, scores_BT = part
@@ -180,6 +186,44 @@ class NeuralModel(TorchModel, LanguageModel):
                 active_B = (last_B != PAD) & (last_B != (PAD if choose.end is None else choose.end))
                 read_BT = None if read_BT is None else np.concatenate([read_BT, to_numpy(tokens_BT)], axis=1)
         return state, torch.cat(tokens, dim=1), torch.cat(scores, dim=1)
+
+    @torch.inference_mode()
+    def _write_by_loops(
+        self,
+        state: NeuralState,
+        choose: Choose,
+        uniforms_BT: np.ndarray,
+        read_BT: np.ndarray | None = None,
+        active_B: Tensor | None = None,
+    ) -> tuple[NeuralState, Tensor, Tensor] | None:
+        """Sample a token a row for each column, for which the window has room; as `CapturedSteps.write`."""
+        plan, network, cache = plan_of(choose), self.network, state.memory
+        if plan is None or plan.penalties or not len(state):
+            return None
+        assert isinstance(network, Transformer) and isinstance(cache, Cache) and state.window is not None
+        added_V = np.zeros(self.tokenizer.vocab_size, np.float32)
+        for token, value in (*((token, -np.inf) for token in plan.forbidden), *plan.bias):
+            added_V[token] += value
+        codes, values = zip(*plan.operations, strict=True) if plan.operations else ((), ())
+        choice = Choice(
+            self.tokenizer.bos,
+            PAD if plan.end is None else plan.end,
+            added_V,
+            np.asarray(codes, np.int64),
+            np.asarray(values, np.float64),
+            np.ascontiguousarray(uniforms_BT),
+            np.ones(len(state), np.bool_) if active_B is None else active_B.numpy().copy(),
+            np.full(uniforms_BT.shape, PAD),
+            np.zeros(uniforms_BT.shape, np.float32),
+        )
+        written = network.write(state.features_BD, cache, choice)
+        if written is None:
+            return None
+        tokens_BT, is_token_BT = torch.from_numpy(choice.tokens_BT), torch.from_numpy(choice.tokens_BT != PAD)
+        padding = None if bool(is_token_BT.all()) else is_token_BT
+        window = state.window.append(tokens_BT.clamp(min=0), padding)
+        features_BD, after = written
+        return NeuralState(after, features_BD, window), tokens_BT, torch.from_numpy(choice.scores_BT)
 
     def search_steps(
         self,
@@ -238,6 +282,13 @@ class NeuralModel(TorchModel, LanguageModel):
     def _has_graphs(self) -> bool:
         """True if CUDA graphs can be used."""
         return self.torch_device.type == "cuda"
+
+    @property
+    def _has_loops(self) -> bool:
+        """True if compiled loops can write: a Transformer, on a CPU."""
+        network = self.network
+        is_plain = self.device == "cpu" and self.dtype == "float32"
+        return is_plain and isinstance(network, Transformer) and suits(network.config)
 
     @cached_property
     def captured(self) -> CapturedSteps:

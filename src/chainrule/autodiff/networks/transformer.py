@@ -34,6 +34,7 @@ from chainrule.networks.transformer.step_on_cpu import (
     NO_TABLE,
     PATIENCE,
     Block,
+    Ends,
     Step,
     suits,
 )
@@ -132,7 +133,9 @@ class TapeTransformer(TapeNetwork):
             cached = memory.append(steps, steps if is_token_BT is None else is_token_BT.sum(axis=1))
         if cached is not None and steps == 1 and self._has_loops(cached):
             features_BD = self._read_by_loops(ids_BT, cached, is_token_BT)
-            if not has_nan(features_BD):  # the modules below name the first of them that makes NaN
+            if features_BD is not None and not has_nan(
+                features_BD
+            ):  # the modules below name the first of them that makes NaN
                 return Reading(Value(features_BD[:, None]), cached.after)
         places = self.places(steps, cached)
         # padding at the end is seen by nothing that comes before it
@@ -150,7 +153,7 @@ class TapeTransformer(TapeNetwork):
         is_single = cached.after.buffer.arrays_2LBGSK.dtype == self.table.out_tensor.dtype == np.float32
         return is_single and suits(self.config) and PATIENCE.count(len(cached.places_BT))
 
-    def _read_by_loops(self, ids_B1: Array, cached: Appending, is_token_B1: Array | None) -> Array:
+    def _read_by_loops(self, ids_B1: Array, cached: Appending, is_token_B1: Array | None) -> Array | None:
         """Return the features [B, D] of one token a row; its keys and values are written to the cache."""
         config, cos_TI, sin_TI, slopes_H = self.config, NO_TABLE, NO_TABLE, NO_SLOPES
         if config.positions == "rotary":
@@ -158,10 +161,10 @@ class TapeTransformer(TapeNetwork):
         elif config.positions == "alibi":
             slopes_H = alibi_slopes(config.heads)
         blocks = list(map(self._block, range(config.layers)))
-        step = Step(config, blocks, self._numbers("norm"), cos_TI, sin_TI, slopes_H, most_threads())
+        step = Step(config, blocks, Ends(*self._numbers("norm")), cos_TI, sin_TI, slopes_H, most_threads())
         x_BD = np.ascontiguousarray(self.embed_at(ids_B1, None, cached).out_tensor[:, 0])
         places_B = np.minimum(cached.places_BT[:, 0], config.window - 1)
-        is_token_B = None if is_token_B1 is None else np.ascontiguousarray(is_token_B1[:, 0])
+        is_token_B = None if is_token_B1 is None else is_token_B1[:, 0]
         return step.read(x_BD, *cached.after.buffer.arrays_2LBGSK, places_B, is_token_B)
 
     def _block(self, layer: int) -> Block:

@@ -10,6 +10,8 @@ does so for one token a row, without the host ever waiting for the device.
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,6 +31,8 @@ from chainrule.networks.transformer.step_on_cpu import (
     PATIENCE,
     Array,
     Block,
+    Choice,
+    Ends,
     Step,
     suits,
 )
@@ -77,8 +81,10 @@ class Transformer(Stack, Network):
 
     def _read_on(self, ids_BT: Tensor, memory: Cache, is_token_BT: Tensor | None, source: Views) -> Reading:
         appending = memory.append(ids_BT.shape[1], is_token_BT)
-        if source is None and ids_BT.shape[1] == 1 and self._has_loops(appending.after.buffer):
-            return Reading(self._read_by_loops(ids_BT, appending, is_token_BT)[:, None], appending.after)
+        if source is None and ids_BT.shape[1] == 1 and self._has_loops(appending.after.buffer, len(ids_BT)):
+            features_BD = self._read_by_loops(ids_BT, appending, is_token_BT)
+            if features_BD is not None:
+                return Reading(features_BD[:, None], appending.after)
         attend_all = self._attending(appending.places, appending.span, ids_BT.device)
 
         def attend_remembered(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -88,31 +94,55 @@ class Transformer(Stack, Network):
         features_BTD = self.features(ids_BT, appending.places, attends, source)
         return Reading(features_BTD, appending.after)
 
-    def _has_loops(self, buffer: Buffer) -> bool:
+    def _has_loops(self, buffer: Buffer, tokens: int) -> bool:
         """Return True if compiled loops read one token a row, and enough were read for them to pay off."""
         keys = buffer.keys_LBGSK
         is_plain = keys.device.type == "cpu" and keys.dtype == self.embedding.dtype == torch.float32
         can = is_plain and keys.is_contiguous() and suits(self.config) and not self.training
-        return can and PATIENCE.count(keys.shape[1])
+        return can and PATIENCE.count(tokens)
 
-    def _read_by_loops(self, ids_B1: Tensor, appending: Appending, is_token_B1: Tensor | None) -> Tensor:
-        """Return the features [B, D] of one token a row; its keys and values are written to the cache."""
-        config, buffer, places, positions = self.config, appending.after.buffer, appending.places, self.positions
-        cos_TI, sin_TI, slopes_H = NO_TABLE, NO_TABLE, NO_SLOPES
+    def _step(self) -> Step:
+        """Return the network as the loops see it."""
+        positions, cos_TI, sin_TI, slopes_H = self.positions, NO_TABLE, NO_TABLE, NO_SLOPES
         if positions.cos_TK is not None and positions.sin_TK is not None:
-            half = config.head_size // 2  # both halves of a head are rotated by the same angles
+            half = self.config.head_size // 2  # both halves of a head are rotated by the same angles
             cos_TI, sin_TI = (
                 table.contiguous().numpy() for table in (positions.cos_TK[:, :half], positions.sin_TK[:, half:])
             )
         if positions.slopes_H is not None:
             slopes_H = positions.slopes_H.numpy()
+        added_TD = None if positions.added_TD is None else positions.added_TD.detach().numpy()
+        before = () if self.embedding_norm is None else _numbers(self.embedding_norm)
+        ends = Ends(*_numbers(self.norm), *_numbers(self.head), self.embedding.detach().numpy(), added_TD, *before)
         blocks = list(map(_block, self.blocks))
-        step = Step(config, blocks, _numbers(self.norm), cos_TI, sin_TI, slopes_H, torch.get_num_threads())
+        return Step(self.config, blocks, ends, cos_TI, sin_TI, slopes_H, torch.get_num_threads())
+
+    def _read_by_loops(self, ids_B1: Tensor, appending: Appending, is_token_B1: Tensor | None) -> Tensor | None:
+        """Return the features [B, D] of one token a row; its keys and values are written to the cache."""
+        buffer, places = appending.after.buffer, appending.places
         places_B1 = torch.full_like(ids_B1, places.start) if isinstance(places, slice) else places
         x_BD = self.embed(ids_B1, places_B1)[:, 0].contiguous().numpy()
-        is_token_B = None if is_token_B1 is None else is_token_B1[:, 0].contiguous().numpy()
+        is_token_B = None if is_token_B1 is None else is_token_B1[:, 0].numpy()
         caches = buffer.keys_LBGSK.numpy(), buffer.values_LBGSK.numpy()
-        return torch.from_numpy(step.read(x_BD, *caches, places_B1[:, 0].contiguous().numpy(), is_token_B))
+        features_BD = self._step().read(x_BD, *caches, places_B1[:, 0].numpy(), is_token_B)
+        return None if features_BD is None else torch.from_numpy(features_BD)
+
+    def write(self, features_BD: Tensor, memory: Cache, choice: Choice) -> tuple[Tensor, Cache] | None:
+        """Write the tokens of a choice by compiled loops, on a CPU; return features and cache after them.
+
+        None if the loops cannot do it, or would not pay off yet.
+        """
+        rows, steps = choice.tokens_BT.shape
+        if not self._has_loops(memory.buffer, rows * steps):
+            return None
+        after = memory.append(steps).after
+        features, lengths_B = features_BD.numpy().copy(), memory.lengths_B.numpy().copy()
+        caches = after.buffer.keys_LBGSK.numpy(), after.buffer.values_LBGSK.numpy()
+        if not self._step().write(features, *caches, lengths_B, choice):
+            return None
+        longest, is_uniform = int(lengths_B.max()), bool((lengths_B == lengths_B[0]).all())
+        after = replace(after, lengths_B=torch.from_numpy(lengths_B), longest=longest, is_uniform=is_uniform)
+        return torch.from_numpy(features), after
 
     def _attending(self, places: slice | Tensor, span: int, device: torch.device) -> Attend:
         """Return the function for causal attention of the tokens at these positions to the first `span` keys."""

@@ -7,13 +7,13 @@ takes the next piece that is left. So a thread that comes late, or never, holds 
 torch and the tape both have; weights are taken where they lie. Sums may be added up in another order.
 
 Axes: B rows, D features, N numbers of a product, G heads of keys and values, S positions, K features of a head (of
-a product: its inputs), L layers, P phases.
+a product: its inputs), L layers, P phases, V vocabulary, T steps, O operations.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import carray, njit
@@ -21,10 +21,16 @@ from numba import carray, njit
 from chainrule.system.intrinsics import at_address, fetch_add, prefetch
 
 GELU, GELU_ERF, RELU, RELU2, SWIGLU = range(5)
+TEMPERATURE, TOP_K, TOP_P, MIN_P = range(1, 5)
 GAIN_1, SHIFT_1, QKV, QKV_BIAS, OUT, OUT_BIAS, GAIN_2, SHIFT_2, UP, UP_BIAS, DOWN, DOWN_BIAS, WEIGHTS = range(13)
 """The columns of the table of a network's weights: the address of each, 0 where there is none."""
+HEAD, HEAD_BIAS, EMBEDDING, ADDED = QKV, QKV_BIAS, OUT, OUT_BIAS
+"""The same in its last row: the last norm, the head, and the embedding with what is added and its norm."""
 
 _NORM_1, _QKV, _ATTEND, _OUT, _NORM_2, _UP, _DOWN, PHASES = range(8)
+_HEAD, _CHOICE, _LAST_NORM = range(PHASES, PHASES + 3)
+ENDS = 3
+"""Phases before and after those of the blocks."""
 _AT_ONCE = 16  # numbers of a product that a thread computes before it looks for more
 _LINE = 8  # items of the board that no other item shares a line of the processor's cache with
 _TAKEN, _DONE, BOARD = 0, _LINE, 2 * _LINE
@@ -35,21 +41,6 @@ _COMPILED: dict[str, Any] = {
     "error_model": "numpy",
     "fastmath": {"reassoc", "contract", "nsz", "arcp"},  # but NaN stays NaN
 }
-
-
-class Design(NamedTuple):
-    """What the loops know of a network's design."""
-
-    heads: int
-    groups: int
-    size: int
-    """The features of a head."""
-    hidden: int
-    activation: int
-    is_layernorm: bool
-    normalises: bool
-    """True if queries and keys are brought to one size."""
-    eps: float
 
 
 @njit(**_COMPILED)
@@ -245,36 +236,158 @@ def _activate(z_N: Any, first: int, last: int, design: Any) -> None:
 
 
 @njit(**_COMPILED)
-def read_tokens(
-    board_PI: Any, design: Any, weights_LW: Any, x_BD: Any, y_BD: Any, qkv_BN: Any, taken_BN: Any, hidden_BN: Any,
-    keys_LBGSK: Any, values_LBGSK: Any, places_B: Any, is_token_B: Any, cos_TI: Any, sin_TI: Any, slopes_H: Any,
-) -> None:  # fmt: skip
-    """Read a token of each row; y becomes its features, and its keys and values are written to the cache.
+def _keep_largest(x_V: Any, weights_V: Any, amount: float) -> None:
+    """Leave the fewest largest numbers whose weights sum to an amount, the lowest indices among equals; else -inf.
 
-    `x` holds the embeddings, `board` zeros for each phase, by which threads that do the same call share the work.
+    The bits of a number, as an integer, have its order if those of negative numbers are flipped: so the smallest
+    number that stays is found by halving a range of integers.
     """
-    rows, width, heads_width = len(x_BD), x_BD.shape[1], taken_BN.shape[1]
-    board_I = board_PI.reshape(-1)
-    for phase in range(len(board_PI)):
-        layer, part = phase // PHASES, phase % PHASES
-        w = weights_LW[layer]
-        if part in (_NORM_1, _NORM_2):
-            items, at_once = rows, 1
-        elif part == _ATTEND:
-            items, at_once = rows * design.groups, 1
+    bits_V = x_V.view(np.int32)
+    low, high = np.int64(-(2**31)), np.int64(2**31)  # what stays is at least `high`
+    while high - low > 1:
+        middle, above = (low + high) >> 1, 0.0
+        for v in range(len(x_V)):
+            bits = np.int64(bits_V[v])
+            above += weights_V[v] if (bits if bits >= 0 else bits ^ 0x7FFFFFFF) > middle else 0.0
+        if above < amount:
+            high = middle
         else:
+            low = middle
+    before = 0.0
+    for equal in (False, True):
+        for v in range(len(x_V)):
+            bits = np.int64(bits_V[v])
+            bits = bits if bits >= 0 else bits ^ 0x7FFFFFFF
+            if not equal and bits > high:
+                before += weights_V[v]
+            elif not equal and bits < high:
+                x_V[v] = -np.inf
+            elif equal and bits == high:
+                if before < amount:
+                    before += weights_V[v]
+                else:
+                    x_V[v] = -np.inf
+
+
+@njit(**_COMPILED)
+def _probabilities(x_V: Any, p_V: Any) -> float:
+    """p = e^(x - max x); return their sum, which is 0 if nothing is possible."""
+    best = np.float64(np.max(x_V))
+    total = 0.0
+    for v in range(len(x_V)):
+        p_V[v] = math.exp(x_V[v] - best) if x_V[v] > -np.inf else 0.0
+        total += p_V[v]
+    return total
+
+
+@njit(**_COMPILED)
+def _choose(z_V: Any, added_V: Any, codes_O: Any, values_O: Any, uniform: float) -> Any:
+    """Return a token by its logits, and its ln p; -1 and 0 if none is possible. See decode/strategies.py.
+
+    The logits are written over. `added` is added to ln p, then come the operations.
+    """
+    best, total = np.max(z_V), np.float32(0)
+    for v in range(len(z_V)):
+        total += np.float32(math.exp(z_V[v] - best))
+    log_total = best + np.float32(math.log(total))
+    if log_total != log_total:
+        return 0, log_total  # the caller refuses NaN
+    log_probs_V = z_V - log_total
+    x_V, p_V = log_probs_V + added_V, np.ones(len(z_V), np.float64)
+    for o in range(len(codes_O)):
+        code, value, best = codes_O[o], values_O[o], np.max(x_V)
+        if code == TEMPERATURE:
+            x_V = (x_V - best) / np.float32(value)
+        elif code == MIN_P:
+            least = np.float32(best + math.log(value))
+            for v in range(len(x_V)):
+                if x_V[v] < least:
+                    x_V[v] = -np.inf
+        elif code == TOP_P:
+            share = value * (1 - 1e-9) * _probabilities(x_V, p_V)  # 0.5 + 0.3 makes up 0.8, however it is rounded
+            _keep_largest(x_V, p_V, share)
+        elif value > 1:
+            p_V[:] = 1
+            _keep_largest(x_V, p_V, value)
+        else:
+            token = np.argmax(x_V)
+            x_V[:token], x_V[token + 1 :] = -np.inf, -np.inf
+    passed, threshold = 0.0, uniform * _probabilities(x_V, p_V)
+    token = -1
+    for v in range(len(x_V)):
+        passed += p_V[v]
+        if passed > threshold:
+            token = v
+            break
+    return token, log_probs_V[token] if token >= 0 else np.float32(0)
+
+
+@njit(**_COMPILED)
+def _begin(
+    b: int, t: int, choice: Any, design: Any, w: Any, place: int, logits_V: Any, is_token_B: Any, x_D: Any
+) -> None:
+    """Choose the token of a row, if it has not ended; x becomes the embedding at its place."""
+    width = len(x_D)
+    logits_V[choice.bos] = -np.inf
+    token, score = _choose(logits_V, choice.added_V, choice.codes_O, choice.values_O, choice.uniforms_BT[b, t])
+    is_token_B[b] = choice.active_B[b] and token >= 0
+    choice.active_B[b] = is_token_B[b] and token != choice.end
+    if is_token_B[b]:
+        choice.tokens_BT[b, t], choice.scores_BT[b, t] = token, score
+        x_D[:] = carray(at_address(w[EMBEDDING]), (len(logits_V), width), np.float32)[token]
+        x_D *= np.float32(design.scale)
+        if w[ADDED]:
+            x_D += carray(at_address(w[ADDED]), (place + 1, width), np.float32)[place]
+        if design.embedding_norm:
+            _normalise(x_D, w[GAIN_2], w[SHIFT_2], design, x_D)
+
+
+@njit(**_COMPILED)
+def read_tokens(
+    board_PI: Any, design: Any, weights_LW: Any, choice: Any, x_BD: Any, y_BD: Any, qkv_BN: Any, taken_BN: Any,
+    hidden_BN: Any, logits_BV: Any, keys_LBGSK: Any, values_LBGSK: Any, places_B: Any, is_token_B: Any, cos_TI: Any,
+    sin_TI: Any, slopes_H: Any, features_BD: Any,
+) -> None:  # fmt: skip
+    """Read a token of each row, whose embedding is x: the cache, the features and the row's place go on.
+
+    If there are logits, choose the token by the features first, and do so for each column of random numbers.
+    `board` holds zeros for each phase, by which threads that make the same call share the work.
+    """
+    rows, width, layers = len(x_BD), x_BD.shape[1], len(weights_LW) - 1
+    board_I, phases, chooses = board_PI.reshape(-1), layers * PHASES + ENDS, logits_BV.shape[1] > 0
+    for turn in range(len(board_PI)):
+        t, phase = turn // phases, turn % phases
+        if phase < 2:
+            layer, part = layers, (_HEAD if phase == 0 else _CHOICE)
+        else:
+            layer, part = (phase - 2) // PHASES, (phase - 2) % PHASES
+            part = _LAST_NORM if layer == layers else part
+        w = weights_LW[layer]
+        items, at_once = rows, 1
+        if part == _ATTEND:
+            items = rows * design.groups
+        elif part == _CHOICE:
+            items = rows if chooses else 0
+        elif part in (_HEAD, _QKV, _OUT, _UP, _DOWN):
             items, at_once = width, _AT_ONCE
-            if part == _QKV:
+            if part == _HEAD:
+                items = logits_BV.shape[1]
+            elif part == _QKV:
                 items = qkv_BN.shape[1]
             elif part == _UP:
                 items = design.hidden
         pieces = (items + at_once - 1) // at_once
         while True:
-            piece = fetch_add(board_I, phase * BOARD + _TAKEN, 1)
+            piece = fetch_add(board_I, turn * BOARD + _TAKEN, 1)
             if piece >= pieces:
                 break
             first, last = piece * at_once, min((piece + 1) * at_once, items)
-            if part == _NORM_1:
+            if part == _HEAD:
+                _multiply(features_BD, w[HEAD], w[HEAD_BIAS], width, logits_BV, first, last, False)
+            elif part == _CHOICE:
+                b = piece
+                _begin(b, t, choice, design, w, places_B[b], logits_BV[b], is_token_B, x_BD[b])
+            elif part == _NORM_1:
                 _normalise(x_BD[piece], w[GAIN_1], w[SHIFT_1], design, y_BD[piece])
             elif part == _QKV:
                 _multiply(y_BD, w[QKV], w[QKV_BIAS], width, qkv_BN, first, last, False)
@@ -285,7 +398,7 @@ def read_tokens(
                     design, cos_TI, sin_TI, slopes_H, taken_BN[b],
                 )  # fmt: skip
             elif part == _OUT:
-                _multiply(taken_BN, w[OUT], w[OUT_BIAS], heads_width, x_BD, first, last, True)
+                _multiply(taken_BN, w[OUT], w[OUT_BIAS], taken_BN.shape[1], x_BD, first, last, True)
             elif part == _NORM_2:
                 _normalise(x_BD[piece], w[GAIN_2], w[SHIFT_2], design, y_BD[piece])
             elif part == _UP:
@@ -295,8 +408,11 @@ def read_tokens(
                     _multiply(y_BD, w[UP], w[UP_BIAS], width, hidden_BN, h + first, h + last, False)
                 for b in range(rows):
                     _activate(hidden_BN[b], first, last, design)
-            else:
+            elif part == _DOWN:
                 _multiply(hidden_BN, w[DOWN], w[DOWN_BIAS], design.hidden, x_BD, first, last, True)
-            fetch_add(board_I, phase * BOARD + _DONE, 1)
-        while fetch_add(board_I, phase * BOARD + _DONE, 0) < pieces:
+            elif is_token_B[piece]:
+                _normalise(x_BD[piece], w[GAIN_1], w[SHIFT_1], design, features_BD[piece])
+                places_B[piece] += 1
+            fetch_add(board_I, turn * BOARD + _DONE, 1)
+        while fetch_add(board_I, turn * BOARD + _DONE, 0) < pieces:
             pass

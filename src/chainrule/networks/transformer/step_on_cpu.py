@@ -5,6 +5,7 @@ Axes: B rows, D features, N numbers of a product, G heads of keys and values, S 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -15,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.networks.transformer.config import TransformerConfig
-from chainrule.system.parallel import Patience
+from chainrule.system.parallel import Patience, announce
 
 Array: TypeAlias = NDArray[Any]
-Weights: TypeAlias = Sequence[Array | None]
 
 NO_TABLE = np.zeros((0, 0), np.float32)
 NO_SLOPES = NO_TABLE[0:0].ravel()
@@ -28,6 +28,7 @@ PATIENCE = Patience(1e6)
 
 _MUCH = 500_000
 """Products of weights and rows from which a second thread pays."""
+_FAULTS: list[Exception] = []  # of loading, compiling or running the loops: one, and they are not tried again
 _ACTIVATIONS = ("gelu", "gelu_erf", "relu", "relu2", "swiglu")  # in the order of loops_on_cpu.py
 
 
@@ -48,14 +49,79 @@ class Block(NamedTuple):
     down_bias: Array | None
 
 
+class Ends(NamedTuple):
+    """The weights before and after the blocks, in the columns of the last row of the loops' table."""
+
+    gain: Array | None
+    """Of the last norm."""
+    shift: Array | None
+    head: Array | None = None
+    """None: no token is chosen, and the rest is not needed."""
+    head_bias: Array | None = None
+    embedding: Array | None = None
+    added: Array | None = None
+    """The vectors of positions that are added to embeddings."""
+    embedding_gain: Array | None = None
+    embedding_shift: Array | None = None
+
+
+class Design(NamedTuple):
+    """What the loops know of a network's design."""
+
+    heads: int
+    groups: int
+    size: int
+    """The features of a head."""
+    hidden: int
+    activation: int
+    is_layernorm: bool
+    normalises: bool
+    """True if queries and keys are brought to one size."""
+    eps: float
+    scale: float
+    """The factor of embeddings."""
+    embedding_norm: bool
+
+    @classmethod
+    def of(cls, config: TransformerConfig) -> Design:
+        """Return what the loops know of a configuration."""
+        return cls(
+            config.heads, config.kv_heads, config.head_size, config.hidden, _ACTIVATIONS.index(config.activation),
+            config.norm == "layernorm", config.qk_norm, config.norm_eps,
+            math.sqrt(config.width) if config.scaled_embedding else 1.0, config.embedding_norm,
+        )  # fmt: skip
+
+
+class Choice(NamedTuple):
+    """How tokens are chosen: what is added to ln p, then operations with values; and what becomes of the rows."""
+
+    bos: int
+    end: int
+    """The token that ends a row; -1: there is none."""
+    added_V: Array
+    codes_O: Array
+    """Codes of operations: temperature 1, top-k 2, top-p 3, min-p 4."""
+    values_O: Array
+    uniforms_BT: Array
+    active_B: Array
+    """True for rows that have not ended; it is written over, as are the next two."""
+    tokens_BT: Array
+    scores_BT: Array
+
+
+_NONE = Choice(
+    -1, -1, NO_SLOPES, np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 0)), np.zeros(0, np.bool_),
+    np.zeros((0, 0), np.int64), NO_TABLE,
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Step:
     """A Transformer, as the loops see it: its weights, and the tables of its positions, empty where it has none."""
 
     config: TransformerConfig
     blocks: Sequence[Block]
-    norm: tuple[Array | None, Array | None]
-    """The gain and the shift of the last norm."""
+    ends: Ends
     cos_TI: Array
     sin_TI: Array
     slopes_H: Array
@@ -63,43 +129,58 @@ class Step:
 
     def read(
         self, x_BD: Array, keys_LBGSK: Array, values_LBGSK: Array, places_B: Array, is_token_B: Array | None
-    ) -> Array:
-        """Return the features [B, D] of tokens with the embeddings x, which are written over.
+    ) -> Array | None:
+        """Return the features [B, D] of tokens with the embeddings x, which are written over; None if it failed.
 
         Keys and values are written to the cache, at the rows' places. None: each row has a token, and no padding.
         """
-        from chainrule.networks.transformer import loops_on_cpu as loops
+        features_BD = np.zeros_like(x_BD)
+        is_token_B = np.ones(len(x_BD), np.bool_) if is_token_B is None else is_token_B.copy()
+        caches = keys_LBGSK, values_LBGSK
+        return features_BD if self._run(_NONE, x_BD, *caches, places_B.copy(), is_token_B, features_BD) else None
 
-        config, rows = self.config, len(x_BD)
-        taken, kept = (heads * config.head_size for heads in (config.heads, config.kv_heads))
-        halves = 2 if config.activation == "swiglu" else 1
-        weights_LW = np.zeros((len(self.blocks) + 1, loops.WEIGHTS), np.int64)
-        for layer, weights in enumerate((*self.blocks, self.norm)):
-            weights_LW[layer, : len(weights)] = [0 if w is None else _address(w) for w in weights]
-        design = loops.Design(
-            config.heads, config.kv_heads, config.head_size, config.hidden, _ACTIVATIONS.index(config.activation),
-            config.norm == "layernorm", config.qk_norm, config.norm_eps,
-        )  # fmt: skip
-        qkv_BN, taken_BN, hidden_BN, y_BD = (
-            np.empty((rows, size), np.float32)
-            for size in (taken + 2 * kept, taken, halves * config.hidden, config.width)
-        )
-        board_PI = np.zeros((len(self.blocks) * loops.PHASES + 1, loops.BOARD), np.int64)
-        call = (
-            board_PI, design, weights_LW, x_BD, y_BD, qkv_BN, taken_BN, hidden_BN, keys_LBGSK, values_LBGSK,
-            places_B, np.ones(rows, np.bool_) if is_token_B is None else is_token_B,
-            self.cos_TI, self.sin_TI, self.slopes_H,
-        )  # fmt: skip
-        products = rows * len(self.blocks) * config.width * (2 * taken + 2 * kept + (halves + 1) * config.hidden)
-        helpers = self.threads - 1 if products >= _MUCH else 0
-        _HELPERS.ask(helpers, loops.read_tokens, call)
-        loops.read_tokens(*call)
-        return y_BD
+    def write(
+        self, features_BD: Array, keys_LBGSK: Array, values_LBGSK: Array, places_B: Array, choice: Choice
+    ) -> bool:
+        """Write the tokens of a choice; features and places become those after the tokens. False if it failed."""
+        is_token_B = np.zeros(len(features_BD), np.bool_)
+        x_BD = np.zeros_like(features_BD)
+        return self._run(choice, x_BD, keys_LBGSK, values_LBGSK, places_B, is_token_B, features_BD)
+
+    def _run(
+        self, choice: Choice, x_BD: Array, keys_LBGSK: Array, values_LBGSK: Array, places_B: Array,
+        is_token_B: Array, features_BD: Array,
+    ) -> bool:  # fmt: skip
+        """Call the loops on all threads; False if they do not work on this machine."""
+        try:
+            from chainrule.networks.transformer import loops_on_cpu as loops
+
+            config, rows, blocks = self.config, len(x_BD), len(self.blocks)
+            taken, kept = (heads * config.head_size for heads in (config.heads, config.kv_heads))
+            hidden = (2 if config.activation == "swiglu" else 1) * config.hidden
+            weights_LW = np.zeros((blocks + 1, loops.WEIGHTS), np.int64)
+            for layer, weights in enumerate((*self.blocks, self.ends)):
+                weights_LW[layer, : len(weights)] = [0 if w is None else _address(w) for w in weights]
+            sizes = config.width, taken + 2 * kept, taken, hidden, len(choice.added_V)
+            room = (np.empty((rows, size), np.float32) for size in sizes)
+            turns = (blocks * loops.PHASES + loops.ENDS) * max(choice.tokens_BT.shape[1], 1)
+            call = (
+                np.zeros((turns, loops.BOARD), np.int64), Design.of(config), weights_LW, choice, x_BD, *room,
+                keys_LBGSK, values_LBGSK, places_B, is_token_B,
+                self.cos_TI, self.sin_TI, self.slopes_H, features_BD,
+            )  # fmt: skip
+            products = rows * blocks * config.width * (2 * taken + 2 * kept + hidden + config.hidden)
+            _HELPERS.ask(self.threads - 1 if products >= _MUCH else 0, loops.read_tokens, call)
+            loops.read_tokens(*call)
+        except Exception as error:
+            _FAULTS.append(error)
+            announce(f"compiled loops do not work here, so Transformers write slower: {error}")
+        return not _FAULTS
 
 
 def suits(config: TransformerConfig) -> bool:
-    """Return True if the loops compute this design."""
-    return config.placement == "pre" and config.residual and not config.qk_gain
+    """Return True if the loops compute this design, and work on this machine."""
+    return config.placement == "pre" and config.residual and not config.qk_gain and not _FAULTS
 
 
 def _address(weight: Array) -> int:
