@@ -83,7 +83,7 @@ OFFERED = {
     "score_sequences score_text search write",
     "anygram": "best_tokens draft write",
     "lstm": "as_torch features next_logits predictions read",
-    "transformer": "as_torch features next_logits predictions read_ahead",
+    "transformer": "as_torch features next_logits predictions read_ahead write",
     "bagofwords": "as_torch features next_logits predictions",
     "torch-bigram": "",
 }

@@ -9,11 +9,17 @@ import numpy as np
 import pytest
 import torch
 
+import chainrule as cr
 from chainrule.autodiff import no_grad
 from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.autodiff.tape.nodes import Array
+from chainrule.decode.sample import Choice as SampleChoice
+from chainrule.decode.strategies import Bias, Forbid, Strategy, normalised
+from chainrule.inference.gpu.choice import plan_of
+from chainrule.networks.transformer import loops_on_cpu, step_on_cpu
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer
+from chainrule.networks.transformer.loops_on_cpu import _choose
 from chainrule.networks.transformer.step_on_cpu import Step, suits
 from chainrule.system.parallel import Patience
 
@@ -115,3 +121,53 @@ def test_few_tokens_do_not_load_compiled_code(steps: list[int], monkeypatch: pyt
     for _ in range(STEPS):
         _, memory = by_torch(network)(np.array([[3]]), memory, None)
     assert not steps
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        cr.Greedy(),
+        cr.Sample(),
+        cr.TopK(4),
+        cr.TopP(0.7),
+        cr.MinP(0.2),
+        cr.Temperature(0.7) | cr.TopK(5) | cr.TopP(0.8) | cr.MinP(0.1),
+        Forbid((2, 3)) | Bias(((5, 1.5),)) | cr.TopP(0.5),
+    ],
+    ids=repr,
+)
+def test_loops_choose_what_strategies_do(strategy: Strategy) -> None:
+    random = np.random.default_rng(8)
+    logits_BV = np.round(random.normal(size=(50, V)), 1).astype(np.float32)  # some are equal
+    logits_BV[:, BOS] = -np.inf
+    log_probs_BV = normalised(logits_BV)
+    choose, uniforms_B = SampleChoice(strategy, None), random.random(50)
+    plan = plan_of(choose)
+    assert plan is not None
+    added_V = np.zeros(V, np.float32)
+    added_V[list(plan.forbidden)] = -np.inf
+    for token, value in plan.bias:
+        added_V[token] += value
+    codes_O, values_O = np.array(plan.operations, np.float64).reshape(-1, 2).T.copy()
+    expected_B, scores_B, _ = choose(log_probs_BV, uniforms_B, np.ones(50, np.bool_))
+    for logits_V, uniform, expected, score in zip(logits_BV, uniforms_B, expected_B, scores_B, strict=True):
+        token, log_prob = _choose(logits_V, added_V, codes_O.astype(np.int64), values_O, uniform)
+        assert token == expected
+        assert log_prob == pytest.approx(score, abs=1e-5)
+
+
+def test_loops_that_fail_leave_the_work_to_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError("no compiler")
+
+    network, _ = twins(DESIGNS["gpt2"])
+    read, ids_B1 = by_torch(network), np.array([[3]])
+    expected_BD, _ = read(ids_B1, None, None)
+    notes: list[str] = []
+    monkeypatch.setattr(step_on_cpu, "_FAULTS", [])
+    monkeypatch.setattr(loops_on_cpu, "read_tokens", fail)
+    monkeypatch.setattr("chainrule.system.parallel.listeners", [notes.append])
+    for _ in range(2):
+        features_BD, _ = read(ids_B1, None, None)
+        np.testing.assert_allclose(features_BD, expected_BD, rtol=1e-4, atol=1e-5)
+    assert len(notes) == 1 and "no compiler" in notes[0]

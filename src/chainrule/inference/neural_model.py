@@ -163,13 +163,14 @@ class NeuralModel(TorchModel, LanguageModel):
         Where the window slides on the way, one call writes up to there, and another one goes on.
         """
         state = expect_state(state, NeuralState)
-        has_graphs, write = self._has_graphs, self.captured.write if self._has_graphs else self._write_by_loops
-        if has_graphs and not self.captured.repays(uniforms_BT.shape[1]):
+        by_loops = self._has_loops
+        write = self._write_by_loops if by_loops else self.captured.write
+        if not by_loops and not self.captured.repays(uniforms_BT.shape[1]):
             return None
         active_B, tokens, scores, done, steps = None, [], [], 0, uniforms_BT.shape[1]
         while done < steps:
             count = steps - done
-            if state.window is not None and not (has_graphs and self.captured.slides):
+            if state.window is not None and (by_loops or not self.captured.slides):
                 with torch.inference_mode():
                     state = self._with_room(state)
                 assert state.window is not None
@@ -287,7 +288,7 @@ class NeuralModel(TorchModel, LanguageModel):
     def _has_loops(self) -> bool:
         """True if compiled loops can write: a Transformer, on a CPU."""
         network = self.network
-        is_plain = self.device == "cpu" and self.dtype == "float32"
+        is_plain = self.device == "cpu" and self.dtype == "float32" and not self._has_graphs
         return is_plain and isinstance(network, Transformer) and suits(network.config)
 
     @cached_property

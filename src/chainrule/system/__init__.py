@@ -6,6 +6,7 @@ pictures.py   small pictures as SVG files: curves, and tables as coloured cells
 devices.py    the devices that networks compute on, and the peak memory of a piece of work
 parallel.py   work on all cores
 threads.py    how many threads matrix products use
+intrinsics.py  instructions of the processor for compiled loops
 progress/     progress reports of long work, and bars that show them
 signals.py    Ctrl-C and termination
 plugins.py    entry points of other packages

@@ -38,7 +38,7 @@ from chainrule.networks.transformer.step_on_cpu import (
     Step,
     suits,
 )
-from chainrule.system.threads import most_threads
+from chainrule.system.threads import threads_now
 
 
 class Places(NamedTuple):
@@ -161,11 +161,12 @@ class TapeTransformer(TapeNetwork):
         elif config.positions == "alibi":
             slopes_H = alibi_slopes(config.heads)
         blocks = list(map(self._block, range(config.layers)))
-        step = Step(config, blocks, Ends(*self._numbers("norm")), cos_TI, sin_TI, slopes_H, most_threads())
+        step = Step(config, blocks, Ends(*self._numbers("norm")), cos_TI, sin_TI, slopes_H, threads_now())
         x_BD = np.ascontiguousarray(self.embed_at(ids_B1, None, cached).out_tensor[:, 0])
         places_B = np.minimum(cached.places_BT[:, 0], config.window - 1)
         is_token_B = None if is_token_B1 is None else is_token_B1[:, 0]
-        return step.read(x_BD, *cached.after.buffer.arrays_2LBGSK, places_B, is_token_B)
+        keys_LBGSK, values_LBGSK = cached.after.buffer.arrays_2LBGSK
+        return step.read(x_BD, keys_LBGSK, values_LBGSK, places_B, is_token_B)
 
     def _block(self, layer: int) -> Block:
         """Return the weights of a block for the loops."""

@@ -12,5 +12,5 @@ In reading order:
     masked.py         the network of a masked model: an encoder and a head
     decoder.py        the network: embeddings, blocks, head
     step_on_cpu.py    one token a row on a CPU, for torch and the tape
-    loops_on_cpu.py   its compiled loops between matrix products
+    loops_on_cpu.py   its compiled loops, through all layers in one call
 """

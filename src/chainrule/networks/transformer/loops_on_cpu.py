@@ -310,8 +310,8 @@ def _choose(z_V: Any, added_V: Any, codes_O: Any, values_O: Any, uniform: float)
             p_V[:] = 1
             _keep_largest(x_V, p_V, value)
         else:
-            token = np.argmax(x_V)
-            x_V[:token], x_V[token + 1 :] = -np.inf, -np.inf
+            first = np.argmax(x_V)
+            x_V[:first], x_V[first + 1 :] = -np.inf, -np.inf
     passed, threshold = 0.0, uniform * _probabilities(x_V, p_V)
     token = -1
     for v in range(len(x_V)):

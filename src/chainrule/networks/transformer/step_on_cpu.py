@@ -6,10 +6,11 @@ Axes: B rows, D features, N numbers of a product, G heads of keys and values, S 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
-from threading import Thread
+from threading import Thread, local
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.system.parallel import Patience, announce
+from chainrule.system.threads import ThreadChoice
 
 Array: TypeAlias = NDArray[Any]
 
@@ -29,6 +31,7 @@ PATIENCE = Patience(1e6)
 _MUCH = 500_000
 """Products of weights and rows from which a second thread pays."""
 _FAULTS: list[Exception] = []  # of loading, compiling or running the loops: one, and they are not tried again
+_ROWS = 8  # a step takes so many times longer as one more row adds to it
 _ACTIVATIONS = ("gelu", "gelu_erf", "relu", "relu2", "swiglu")  # in the order of loops_on_cpu.py
 
 
@@ -37,15 +40,15 @@ class Block(NamedTuple):
 
     gain_1: Array | None
     shift_1: Array | None
-    qkv: Array
+    qkv: Array | None
     qkv_bias: Array | None
-    out: Array
+    out: Array | None
     out_bias: Array | None
     gain_2: Array | None
     shift_2: Array | None
-    up: Array
+    up: Array | None
     up_bias: Array | None
-    down: Array
+    down: Array | None
     down_bias: Array | None
 
 
@@ -170,8 +173,11 @@ class Step:
                 self.cos_TI, self.sin_TI, self.slopes_H, features_BD,
             )  # fmt: skip
             products = rows * blocks * config.width * (2 * taken + 2 * kept + hidden + config.hidden)
-            _HELPERS.ask(self.threads - 1 if products >= _MUCH else 0, loops.read_tokens, call)
+            threads = _THREADS.paying(self.threads if products >= _MUCH else 1)
+            began = time.perf_counter()
+            _HELPERS.ask(threads.threads - 1, loops.read_tokens, call)
             loops.read_tokens(*call)
+            threads.step_took((time.perf_counter() - began) / (turns * (rows + _ROWS)))
         except Exception as error:
             _FAULTS.append(error)
             announce(f"compiled loops do not work here, so Transformers write slower: {error}")
@@ -215,4 +221,17 @@ class _Helpers:
             del function, arguments
 
 
-_HELPERS = _Helpers()
+class _Threads(local):
+    """How many threads pay, for each thread that calls: another program may hold one of the cores."""
+
+    def __init__(self) -> None:
+        self._choices: dict[int, ThreadChoice] = {}
+
+    def paying(self, most: int) -> ThreadChoice:
+        """Return the choice of at most so many threads."""
+        if most not in self._choices:
+            self._choices[most] = ThreadChoice(most, use=lambda threads: None)
+        return self._choices[most]
+
+
+_HELPERS, _THREADS = _Helpers(), _Threads()
