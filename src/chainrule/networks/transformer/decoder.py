@@ -10,7 +10,6 @@ does so for one token a row, without the host ever waiting for the device.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import partial
 from typing import Any
