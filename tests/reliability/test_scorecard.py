@@ -226,17 +226,16 @@ def run_mutants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, te
         ("assert parts.two() == 2", True),
         ("assert parts.two()", False),
         pytest.param("while parts.two() > 2: pass", True, marks=pytest.mark.slow),
-        ("assert parts.two() == 2, random.random()", True),
         ("assert not parts.two()", False),
         ("subprocess.run([sys.executable, '-c', CODE], check=True)", True),
-        ("pass", False),
+        pytest.param("pass", False, marks=pytest.mark.slow),
     ],
-    ids=["fails", "passes", "never ends", "fails otherwise", "fails without it too", "a process", "is not reached"],
+    ids=["fails", "passes", "never ends", "fails without it too", "a process", "is not reached"],
 )
 def test_a_mutant_is_caught_by_a_test_that_passes_without_it(
     body: str, found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    test = f"""import random, subprocess, sys
+    test = f"""import subprocess, sys
 from chainrule import parts
 CODE = "from chainrule import parts; assert parts.two() == 2"
 def test_it():
