@@ -234,7 +234,7 @@ def test_a_model_that_was_removed_is_still_in_the_table(ladder: Path) -> None:
     removed = record_of(ladder).drawn[0]
     shutil.rmtree(ladder / removed.folder)
     record = comparison_details(ladder, prompts=["The"])
-    assert removed.name in [row.name for row in record.models]
+    assert removed.name in [row.name for row in record.comparison.results]
     assert record.samples.texts[removed.name][1:] == [""]
 
 
