@@ -46,8 +46,8 @@ TESTS = {
 SMALL = {"decode/top.py": "decode/test_top.py"}
 TOGETHER = ("tests/serve/",)
 """Folders of tests whose fixtures take seconds to make: one process runs all of them."""
-ENOUGH = 30.0
-"""Seconds of tests for one mutant."""
+ENOUGH = 60.0
+"""Seconds of tests for one mutant; twice as long with fixtures that a fork makes anew."""
 NONE = -1
 """The number of no mutant."""
 NOTES = "reached.txt"
@@ -237,7 +237,7 @@ class Forks:
                 "tests": tests,
                 "fault": fault,
                 "seconds": None if seconds is None else {test: seconds.get(test, 0.0) for test in tests},
-                "enough": ENOUGH,
+                "enough": 2 * ENOUGH,
                 "answer": answer.name,
                 "reached": self.notes if seconds is None else "",
             }

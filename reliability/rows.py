@@ -226,7 +226,7 @@ _ROWS = [
         "mutants",
         "One operator, comparison, number or condition of the contract, folder, disk, loop, checkpoint, "
         "decode and serve packages is changed, and the tests of that package that `make test` has and that "
-        "reach it are run, for half a minute at most.",
+        "reach it are run, for a minute at most.",
         "at least 90 % are caught; those that live are listed.",
         mutants.run,
         count=200,
