@@ -9,6 +9,8 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread, local
 from typing import Any, NamedTuple, TypeAlias
@@ -17,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.networks.transformer.config import TransformerConfig
-from chainrule.system.parallel import Patience, announce
+from chainrule.system.parallel import Patience, announce, worth_a_kernel
 from chainrule.system.threads import ThreadChoice
 
 Array: TypeAlias = NDArray[Any]
@@ -25,8 +27,27 @@ Array: TypeAlias = NDArray[Any]
 NO_TABLE = np.zeros((0, 0), np.float32)
 NO_SLOPES = NO_TABLE[0:0].ravel()
 
-PATIENCE = Patience(1e6)
-"""Counts the tokens that all networks read, each of which takes loops about a millisecond less."""
+
+class _UntilLoopsPay(Patience):
+    """Waits for many more tokens where the loops are not compiled yet: that takes a machine about 20 s, once."""
+
+    def count(self, amount: int) -> bool:
+        """Count `amount` more tokens, and return True if loading the loops, or compiling them, now pays off."""
+        return super().count(amount) and (worth_a_kernel(self._done, _SHARE_OF_COMPILING) or _are_compiled())
+
+
+_SHARE_OF_COMPILING = 1e4  # nanoseconds of the time to load loops, for 3 ms of 20 s to compile them
+PATIENCE = _UntilLoopsPay(1e6)
+"""Counts the tokens that all networks read, each of which takes loops some milliseconds less."""
+
+
+@cache
+def _are_compiled() -> bool:
+    """Return True if this machine keeps compiled loops."""
+    from chainrule.networks.transformer.loops_on_cpu import read_tokens
+
+    return any(Path(read_tokens.stats.cache_path).glob("loops_on_cpu.read_tokens-*.nbi"))
+
 
 _MUCH = 500_000
 """Products of weights and rows from which a second thread pays."""
