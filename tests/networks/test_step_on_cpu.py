@@ -171,3 +171,13 @@ def test_loops_that_fail_leave_the_work_to_modules(monkeypatch: pytest.MonkeyPat
         features_BD, _ = read(ids_B1, None, None)
         np.testing.assert_allclose(features_BD, expected_BD, rtol=1e-4, atol=1e-5)
     assert len(notes) == 1 and "no compiler" in notes[0]
+
+
+@pytest.mark.parametrize(("compiled", "tokens"), [(True, 68), (False, 6711)])
+def test_loops_that_are_not_compiled_wait_for_more_tokens(
+    compiled: bool, tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step_on_cpu, "_are_compiled", lambda: compiled)
+    patience = step_on_cpu._UntilLoopsPay(1e6)
+    assert not patience.count(tokens - 1)
+    assert patience.count(1)
