@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -30,8 +30,7 @@ from chainrule.networks.memory import Memory
 from chainrule.networks.network import Network
 from chainrule.networks.precision import wide_type
 from chainrule.networks.transformer.cache import Cache
-from chainrule.networks.transformer.decoder import Transformer
-from chainrule.networks.transformer.step_on_cpu import Choice, suits
+from chainrule.networks.transformer.step_on_cpu import Choice
 from chainrule.system.devices import has_triton
 from chainrule.tokens.base import Tokenizer
 
@@ -198,10 +197,10 @@ class NeuralModel(TorchModel, LanguageModel):
         active_B: Tensor | None = None,
     ) -> tuple[NeuralState, Tensor, Tensor] | None:
         """Sample a token a row for each column, for which the window has room; as `CapturedSteps.write`."""
-        plan, network, cache = plan_of(choose), self.network, state.memory
+        plan, network = plan_of(choose), cast(Any, self.network)  # whose type does not say `write`
         if plan is None or plan.penalties or not len(state):
             return None
-        assert isinstance(network, Transformer) and isinstance(cache, Cache) and state.window is not None
+        assert isinstance(state.memory, Cache) and state.window is not None
         added_V = np.zeros(self.tokenizer.vocab_size, np.float32)
         for token, value in (*((token, -np.inf) for token in plan.forbidden), *plan.bias):
             added_V[token] += value
@@ -217,7 +216,7 @@ class NeuralModel(TorchModel, LanguageModel):
             np.full(uniforms_BT.shape, PAD),
             np.zeros(uniforms_BT.shape, np.float32),
         )
-        written = network.write(state.features_BD, cache, choice)
+        written = network.write(state.features_BD, state.memory, choice)
         if written is None:
             return None
         tokens_BT, is_token_BT = torch.from_numpy(choice.tokens_BT), torch.from_numpy(choice.tokens_BT != PAD)
@@ -286,10 +285,8 @@ class NeuralModel(TorchModel, LanguageModel):
 
     @property
     def _has_loops(self) -> bool:
-        """True if compiled loops can write: a Transformer, on a CPU."""
-        network = self.network
-        is_plain = self.device == "cpu" and self.dtype == "float32" and not self._has_graphs
-        return is_plain and isinstance(network, Transformer) and suits(network.config)
+        """True if compiled loops can write."""
+        return self.device == "cpu" and self.dtype == "float32" and not self._has_graphs and self.network.writes
 
     @cached_property
     def captured(self) -> CapturedSteps:

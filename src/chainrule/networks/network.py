@@ -81,6 +81,11 @@ class Network(Trainable):
     keeps_cache = False
     """True if its memory is a `Cache`, and if it has `step` and `steps`, which read in place."""
 
+    @property
+    def writes(self) -> bool:
+        """True if compiled loops write with it on a CPU, in single precision: it has `write` then."""
+        return False
+
     def table(self) -> Table:
         """Return the embedding table."""
         found: Table = self.embedding.table()

@@ -126,6 +126,10 @@ class Transformer(Stack, Network):
         features_BD = self._step().read(x_BD, *caches, places_B1[:, 0].numpy(), is_token_B)
         return None if features_BD is None else torch.from_numpy(features_BD)
 
+    @property
+    def writes(self) -> bool:
+        return suits(self.config)
+
     def write(self, features_BD: Tensor, memory: Cache, choice: Choice) -> tuple[Tensor, Cache] | None:
         """Write the tokens of a choice by compiled loops, on a CPU; return features and cache after them.
 
