@@ -1,6 +1,6 @@
 """How good the rule for default settings is: its regret against a small search around it.
 
-    python -m benchmarks defaults [KIND ...] [--texts NAME ...] [--minutes 1] [--device auto] [--record FILE]
+    python -m benchmarks defaults [KIND ...] [--texts NAME ...] [--changes NAME ...] [--minutes 1] [--record FILE]
 
 Each family is trained on each text by the plain command. Then it is trained again with one choice of the rule
 changed at a time: half and twice the learning rate, half and twice the batch, no regularisation, all of it from the
@@ -109,11 +109,17 @@ class Trials:
         return record
 
 
-def regret(trials: Trials, source: str, texts: tuple[str, str], kind: str) -> list[str]:
-    """Return the row of a table: the perplexity of the plain command, the best one, and the regret."""
+def regret(
+    trials: Trials, source: str, texts: tuple[str, str], kind: str, names: Sequence[str] | None
+) -> list[str]:
+    """Return the row of a table: the perplexity of the plain command, the best one, and the regret.
+
+    `names` are those of the changes that are tried; None for all.
+    """
     plain = trials.train(source, texts, kind, "plain")
     chosen = find_kind(kind).settings(**plain["settings"])
-    others = [trials.train(source, texts, kind, name, **set_to) for name, set_to in changes(kind, chosen)]
+    tried = [(name, set_to) for name, set_to in changes(kind, chosen) if names is None or name in names]
+    others = [trials.train(source, texts, kind, name, **set_to) for name, set_to in tried]
     best = min([plain, *others], key=lambda record: record["perplexity"])
     figures = f"{plain['perplexity']:.2f}", f"{best['perplexity']:.2f}", best["change"]
     return [source, kind, *figures, f"{plain['perplexity'] / best['perplexity'] - 1:.1%}"]
@@ -124,6 +130,9 @@ def main(arguments: Sequence[str]) -> None:
     parser = new_parser("defaults", __doc__)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"families; default: {' '.join(KINDS)}")
     parser.add_argument("--texts", nargs="+", choices=SOURCES, default=[*SOURCES], help="texts; default: all")
+    parser.add_argument(
+        "--changes", nargs="*", metavar="NAME", help='changes of settings, as "half the rate"; default: all'
+    )
     parser.add_argument("--minutes", type=float, default=1.0, help="the time of each training")
     parser.add_argument("--steps", type=int, help="the steps of each training, instead of minutes")
     parser.add_argument("--part", type=int, help="the bytes of each training text that are read")
@@ -136,7 +145,7 @@ def main(arguments: Sequence[str]) -> None:
         trials, rows = Trials(options.record, choose_device(options.device), length), []
         for source in options.texts:
             texts = SOURCES[source].texts(options.data, options.part)
-            rows += [regret(trials, source, texts, kind) for kind in options.kinds or KINDS]
+            rows += [regret(trials, source, texts, kind, options.changes) for kind in options.kinds or KINDS]
     words = f"{options.steps:,} steps" if options.steps is not None else f"{options.minutes:g} minutes"
     headings = ["text", "family", "plain", "best", "change", "regret"]
     show(f"regret of the default settings, {words}, {trials.device}", headings, rows)

@@ -263,12 +263,13 @@ def test_a_beam_finds_the_same(case: dict[str, Any]) -> None:
     plain = plainly(lm)
     found = beam_search(lm, after(lm, prompts), cr.Beam(case["width"]), **how)
     expected = beam_search(plain, after(plain, prompts), cr.Beam(case["width"]), way="plain", **how)
-    best = [[(one.log_prob / max(len(one.ids), 1)) for (one, *_) in some] for some in (found, expected)]
-    np.testing.assert_allclose(*best, atol=ROUNDING["float32"])
     if case["family"] in NETWORKS:
         assert any(lm.captured.searches.values()) and not lm.captured.has_failed  # type: ignore[attr-defined]
-    differs = sum(one[0].ids != other[0].ids for one, other in zip(found, expected, strict=True))
-    assert differs <= max(1, len(prompts) // 10)  # two texts may be equally likely
+    best = [[(one.log_prob / max(len(one.ids), 1)) for (one, *_) in some] for some in (found, expected)]
+    is_as_good = np.isclose(*best, rtol=0, atol=ROUNDING["float32"])
+    is_same = [one[0].ids == other[0].ids for one, other in zip(found, expected, strict=True)]
+    # rounding may decide which of two equally likely beginnings is kept, and so the text at the end
+    assert np.sum(~(is_as_good & is_same)) <= max(1, len(prompts) // 10)
 
 
 @pytest.mark.gpu

@@ -23,7 +23,8 @@ _WHOLE, _PART = (
     16384,
     4096,
 )  # tokens that one program looks at together: all of them, or a piece of a larger vocabulary
-_CODES = {"temperature": 1, "top_k": 2, "top_p": 3, "min_p": 4}  # as choice_kernels.py has them
+TOP_K = 2
+_CODES = {"temperature": 1, "top_k": TOP_K, "top_p": 3, "min_p": 4}  # as choice_kernels.py has them
 _NOTHING = {"top_p": 1, "min_p": 0}  # values with which an operation keeps every token
 _PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
 _MOST_OPERATIONS = 9  # their codes are packed into one integer, three bits each
@@ -201,18 +202,13 @@ class FusedChoice:
         from chainrule.inference.gpu import choice_kernels as kernels
 
         plan, buffers, size = self.plan, self.buffers, self.head.vocab_size
-        bits = 16 if logits_BV.dtype == torch.bfloat16 and not plan.changes else 32
-        changed_BV = logits_BV
+        bits, changed_BV = self._bits(logits_BV), logits_BV
         if plan.changes:
             changed_BV = penalised(logits_BV[:, :size], self.counts_BV, plan, self.bias_V)
         end = PAD - 1 if plan.end is None else plan.end
-        shared = buffers, self._embedding(), self.is_token_B, self.ids_B, end, *self._sizes()
+        shared = buffers, self.embedding(), self.is_token_B, self.ids_B, end, *self.sizes()
         if plan.k is not None:
-            kernels.best_of_piece[(len(self.x_BD), self.pieces)](
-                logits_BV, changed_BV, self.forbidden, *self.kept[:4], logits_BV.stride(0), changed_BV.stride(0),
-                size, self.bos, plan.k, plan.changes, len(plan.forbidden), _PIECE, self.slots, bits, self.ahead,
-                num_warps=8, **self.launch,
-            )  # fmt: skip
+            self.keep_best(logits_BV, changed_BV)
             pieces = power_of_two(self.pieces)
             kernels.choose_from_best[(len(self.x_BD),)](
                 logits_BV, self.kept, logits_BV.stride(0), *shared, PAD, self.operations, len(plan.operations),
@@ -230,14 +226,29 @@ class FusedChoice:
         if self.counts_BV is not None:
             self.counts_BV.scatter_add_(1, self.ids_B[:, None], self.is_token_B[:, None].to(self.counts_BV.dtype))
 
-    def _embedding(self) -> TokenVectors:
+    def keep_best(self, logits_BV: Tensor, changed_BV: Tensor) -> None:
+        """Write the k best of the changed logits of each piece of each row, and its Σ e^z, to `kept`."""
+        from chainrule.inference.gpu import choice_kernels as kernels
+
+        plan = self.plan
+        kernels.best_of_piece[(len(self.x_BD), self.pieces)](
+            logits_BV, changed_BV, self.forbidden, *self.kept[:4], logits_BV.stride(0), changed_BV.stride(0),
+            self.head.vocab_size, self.bos, plan.k, plan.changes, len(plan.forbidden), _PIECE, self.slots,
+            self._bits(logits_BV), self.ahead, num_warps=8, **self.launch,
+        )  # fmt: skip
+
+    def _bits(self, logits_BV: Tensor) -> int:
+        """Return how many upper bits of the logits that tokens are chosen by are not 0."""
+        return 16 if logits_BV.dtype == torch.bfloat16 and not self.plan.changes else 32
+
+    def embedding(self) -> TokenVectors:
         """Return the tables of the network's embeddings; any arrays if they are not asked for."""
         if self.step is None:
             return TokenVectors(self.x_BD, self.x_BD, self.x_BD)
         places = self.x_BD if self.step.places_TD is None else self.step.places_TD
         return TokenVectors(self.step.table.weight_VD, places, self.x_BD)
 
-    def _sizes(self) -> tuple[float | int, ...]:
+    def sizes(self) -> tuple[float | int, ...]:
         """Return the numbers that `record` of choice_kernels.py takes: a scale, sizes, and what there is."""
         width, steps = self.x_BD.shape[1], self.buffers.tokens_BT.shape[1]
         if self.step is None:

@@ -14,9 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from chainrule.arrays import to_numpy, without
 from chainrule.decode.top import top_places_by_bits
+from chainrule.inference.gpu.choice import TOP_K, ChoicePlan, FusedSampling
 from chainrule.inference.gpu.graph_sampling import GraphSampler
 from chainrule.inference.gpu.step import power_of_two
 from chainrule.inference.state import NeuralState
@@ -24,6 +26,8 @@ from chainrule.system.devices import current_device
 
 _AT_ONCE = 8
 """The steps that the device takes before their log goes to the host."""
+_MOST_BY_KERNELS = 16
+"""The largest width for the kernel that ranks the continuations of a text."""
 
 
 class Ranking(NamedTuple):
@@ -60,8 +64,17 @@ class GraphSearch:
         self.log = torch.zeros(2 * _AT_ONCE, self.rows, columns, dtype=torch.float64, device=device)
         """Of each step: ln p of the best tokens, those tokens, ln p of the end, and the sum of all ln p."""
         self.host_log = torch.zeros(self.log.shape, dtype=self.log.dtype, pin_memory=sampler.on_gpu)
+        self.parents_B = torch.zeros(self.rows, dtype=torch.int64, device=device)
+        """The row whose hypothesis each row continues."""
+        self.choice: FusedSampling | None = None
+        """The kernels that rank tokens; None if torch ranks them."""
+        if sampler.has_kernels and width <= _MOST_BY_KERNELS:
+            plan = ChoicePlan(ranking.never, ((TOP_K, width),), None)
+            head, fused = sampler.network.head, sampler.memory.fused
+            self.choice = FusedSampling(plan, head, sampler.buffers, sampler.bos, step=fused)
+            self.choice.is_token_B = sampler.has_next_B
         with torch.no_grad(), current_device(device):
-            self._replay = sampler.capture(self._step)
+            self._replay = sampler.capture(self._by_torch if self.choice is None else self._by_kernels)
 
     @torch.no_grad()
     def run(self, state: NeuralState, live_PW: np.ndarray, steps: int, take: Callable[[np.ndarray], bool]) -> None:
@@ -79,7 +92,7 @@ class GraphSearch:
             sampler.has_next_B.zero_()
             sampler.has_next_B[: len(whole)] = True
             self.shared_P.zero_()
-            if copies == width:
+            if copies == width and not sampler.slides:
                 self.shared_P.copy_(sampler.buffers.lengths_B[: self.rows : width])
             self.live_PW.fill_(-torch.inf)
             self.live_PW[:texts] = torch.from_numpy(live_PW).to(sampler.device)
@@ -113,7 +126,30 @@ class GraphSearch:
         event.record()
         return event.synchronize
 
-    def _step(self) -> None:
+    def _by_kernels(self) -> None:
+        """The same as `_by_torch`."""
+        from chainrule.inference.gpu.search_kernels import continue_text
+
+        sampler, choice, (width, _, end) = self.sampler, self.choice, self.ranking
+        assert choice is not None
+        buffers, head, pieces = sampler.buffers, choice.head, power_of_two(choice.pieces)
+        logits_BV = F.linear(buffers.features_BD, head.weight, head.bias)
+        choice.keep_best(logits_BV, logits_BV)
+        scale, _, _, *sizes = choice.sizes()
+        continue_text[(self.texts,)](
+            logits_BV, choice.kept, logits_BV.stride(0), buffers, choice.embedding(), sampler.next_B, self.live_PW,
+            self.parents_B, self.shared_P, self.log, len(self.log), self.rows, end or 0, scale,
+            buffers.ids_BW.shape[1], *sizes,
+            width, power_of_two(width), choice.pieces, pieces, choice.slots, 64, choice.ahead,
+            num_warps=4, **choice.launch,
+        )  # fmt: skip
+        sampler.memory.reorder(self.parents_B, width, self.shared_P, buffers.lengths_B)
+        if sampler.memory.fused is None:
+            sampler.read_next(sampler.next_B, sampler.has_next_B)
+        else:
+            choice.finish(sampler.memory.read_embedded(choice.x_BD, sampler.has_next_B, buffers.lengths_B))
+
+    def _by_torch(self) -> None:
         """Rank the continuations of each hypothesis, go on with the best of each text, and read their tokens."""
         sampler, (width, never, end) = self.sampler, self.ranking
         buffers, rows = sampler.buffers, self.rows
