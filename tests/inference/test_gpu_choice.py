@@ -12,8 +12,9 @@ from chainrule.arrays import PAD
 from chainrule.decode.sample import Choice
 from chainrule.decode.strategies import Bias, Forbid, Strategy
 from chainrule.errors import ModelError
+from chainrule.inference.choice_plan import ChoicePlan, plan_of
 from chainrule.inference.gpu import graph_sampling
-from chainrule.inference.gpu.choice import ChoicePlan, FusedChoice, FusedSampling, StepBuffers, plan_of
+from chainrule.inference.gpu.choice import FusedChoice, FusedSampling, StepBuffers
 from chainrule.inference.gpu.step import FusedStep
 from chainrule.inference.neural_model import NeuralModel
 from chainrule.networks.transformer.config import TransformerConfig

@@ -15,7 +15,7 @@ from chainrule.autodiff.networks.transformer import TapeTransformer
 from chainrule.autodiff.tape.nodes import Array
 from chainrule.decode.sample import Choice as SampleChoice
 from chainrule.decode.strategies import Bias, Forbid, Strategy, normalised
-from chainrule.inference.gpu.choice import plan_of
+from chainrule.inference.choice_plan import plan_of
 from chainrule.networks.transformer import loops_on_cpu, step_on_cpu
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.decoder import Transformer

@@ -18,8 +18,8 @@ from torch import Tensor
 from chainrule.arrays import PAD, Array, check_ids, to_numpy
 from chainrule.contract.capabilities import Capabilities, Choose, Drafted, DraftRules
 from chainrule.contract.lm import Context, LanguageModel, State, check_rows, expect_state, start_token
+from chainrule.inference.choice_plan import plan_of
 from chainrule.inference.gpu.captured import CapturedSteps
-from chainrule.inference.gpu.choice import plan_of
 from chainrule.inference.gpu.graph_sampling import Scores
 from chainrule.inference.gpu.graph_search import Ranking
 from chainrule.inference.state import NeuralState, Window, last_window, on_device
@@ -30,7 +30,7 @@ from chainrule.networks.memory import Memory
 from chainrule.networks.network import Network
 from chainrule.networks.precision import wide_type
 from chainrule.networks.transformer.cache import Cache
-from chainrule.networks.transformer.step_on_cpu import Choice
+from chainrule.networks.transformer.step_on_cpu import TokenChoice
 from chainrule.system.devices import has_triton
 from chainrule.tokens.base import Tokenizer
 
@@ -205,7 +205,7 @@ class NeuralModel(TorchModel, LanguageModel):
         for token, value in (*((token, -np.inf) for token in plan.forbidden), *plan.bias):
             added_V[token] += value
         codes, values = zip(*plan.operations, strict=True) if plan.operations else ((), ())
-        choice = Choice(
+        choice = TokenChoice(
             self.tokenizer.bos,
             PAD if plan.end is None else plan.end,
             added_V,

@@ -30,11 +30,10 @@ from chainrule.autodiff.tape.tape import Module, has_nan
 from chainrule.networks.config import padded_size
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.step_on_cpu import (
-    NO_SLOPES,
-    NO_TABLE,
     PATIENCE,
     Block,
     Ends,
+    PositionTables,
     Step,
     suits,
 )
@@ -155,18 +154,18 @@ class TapeTransformer(TapeNetwork):
 
     def _read_by_loops(self, ids_B1: Array, cached: Appending, is_token_B1: Array | None) -> Array | None:
         """Return the features [B, D] of one token a row; its keys and values are written to the cache."""
-        config, cos_TI, sin_TI, slopes_H = self.config, NO_TABLE, NO_TABLE, NO_SLOPES
+        config, positions = self.config, PositionTables()
         if config.positions == "rotary":
-            cos_TI, sin_TI = rotary_tables(config.window, config.head_size, config.rotary_base)
+            positions = PositionTables(*rotary_tables(config.window, config.head_size, config.rotary_base))
         elif config.positions == "alibi":
-            slopes_H = alibi_slopes(config.heads)
+            positions = PositionTables(slopes_H=alibi_slopes(config.heads))
         blocks = list(map(self._block, range(config.layers)))
-        step = Step(config, blocks, Ends(*self._numbers("norm")), cos_TI, sin_TI, slopes_H, threads_now())
+        step = Step(config, blocks, Ends(*self._numbers("norm")), positions, threads_now())
         x_BD = np.ascontiguousarray(self.embed_at(ids_B1, None, cached).out_tensor[:, 0])
         places_B = np.minimum(cached.places_BT[:, 0], config.window - 1)
         is_token_B = None if is_token_B1 is None else is_token_B1[:, 0]
         keys_LBGSK, values_LBGSK = cached.after.buffer.arrays_2LBGSK
-        return step.read(x_BD, keys_LBGSK, values_LBGSK, places_B, is_token_B)
+        return step.read(x_BD, (keys_LBGSK, values_LBGSK), places_B, is_token_B)
 
     def _block(self, layer: int) -> Block:
         """Return the weights of a block for the loops."""

@@ -13,7 +13,7 @@ In reading order:
     guess_table.py      a hash table of contexts and the tokens that may follow them
     draft_kernels.py    the kernels of drafting: guesses, and those that are kept
     graph_drafting.py   drafting, reading, choosing and keeping as one CUDA graph
-    search_kernels.py   the kernel that moves keys and values between the hypotheses of a beam
+    search_kernels.py   the kernels of a beam: the best continuations, and the keys and values they go on with
     graph_search.py     ranking, moving and reading of a beam search as one CUDA graph
     captured.py         the graphs of one model, captured when they are first used
 """

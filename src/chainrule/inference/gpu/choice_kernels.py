@@ -5,8 +5,8 @@ k best of each piece of the vocabulary. For other chains one program per row rea
 by piece. Top-k, top-p and min-p keep the tokens at least as likely as some other one, so a key to cut at, how many
 of the tokens with that key stay, and a floor say which tokens are left.
 
-`choice.py` says which chains the kernels can do, `decode.sample.Choice` what is computed. A last kernel updates
-features and lengths once a network has read the token by kernels.
+`choice_plan.py` says which chains the kernels can do, `decode.sample.Choice` what is computed. A last kernel
+updates features and lengths once a network has read the token by kernels.
 """
 
 from __future__ import annotations

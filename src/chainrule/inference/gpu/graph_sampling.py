@@ -21,7 +21,8 @@ from torch import Tensor
 
 from chainrule.arrays import PAD
 from chainrule.contract.capabilities import Choose
-from chainrule.inference.gpu.choice import ChoicePlan, FusedChoice, FusedSampling, StepBuffers, plan_of
+from chainrule.inference.choice_plan import ChoicePlan, plan_of
+from chainrule.inference.gpu.choice import FusedChoice, FusedSampling, StepBuffers
 from chainrule.inference.gpu.fixed_memory import FixedArrays, FixedCache, FixedMemory
 from chainrule.inference.gpu.step import MOST_ROWS, FusedStep, is_available
 from chainrule.inference.state import NeuralState, Window, on_device

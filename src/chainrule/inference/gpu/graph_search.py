@@ -18,7 +18,8 @@ import torch.nn.functional as F
 
 from chainrule.arrays import to_numpy, without
 from chainrule.decode.top import top_places_by_bits
-from chainrule.inference.gpu.choice import TOP_K, ChoicePlan, FusedSampling
+from chainrule.inference.choice_plan import TOP_K, ChoicePlan
+from chainrule.inference.gpu.choice import FusedSampling
 from chainrule.inference.gpu.graph_sampling import GraphSampler
 from chainrule.inference.gpu.step import power_of_two
 from chainrule.inference.state import NeuralState

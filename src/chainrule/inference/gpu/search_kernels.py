@@ -1,4 +1,4 @@
-"""Beam search by Triton kernels: the best continuations of a text, and the memory of the hypotheses they continue."""
+"""Beam search by Triton kernels: the best continuations of a text, and the memory of those they continue."""
 
 from __future__ import annotations
 

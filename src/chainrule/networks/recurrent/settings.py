@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from chainrule.networks.config import GATES, QrnnConfig, RecurrentConfig, leaves_open, share
-from chainrule.networks.defaults import TOKENS_PER_PARAMETER, Cost, RunEstimate, Values, dropout_share
+from chainrule.networks.defaults import (
+    TOKENS_PER_PARAMETER,
+    Cost,
+    RunEstimate,
+    Values,
+    dropout_share,
+    rate_of_few_steps,
+)
 from chainrule.networks.settings import LITTLE_REGULARISED, TunedSettings, named, scaled_rate
 from chainrule.settings import Presets, setting
 
@@ -118,8 +125,11 @@ class ElmanSettings(RecurrentSettings):
         return 0.0
 
     def values_for(self, run: RunEstimate) -> Values:
-        dropout = round(min(0.5, 2 * dropout_share(run)), 3)
-        return {**super().values_for(run), "input_dropout": dropout, "output_dropout": dropout}
+        values, dropout = super().values_for(run), round(min(0.5, 2 * dropout_share(run)), 3)
+        if self.optimiser in CELL_RATES["elman"]:
+            batch = self.set_or("batch", values["batch"])
+            values["learning_rate"] = rate_of_few_steps(values["learning_rate"], run, batch)
+        return {**values, "input_dropout": dropout, "output_dropout": dropout}
 
 
 @dataclass(frozen=True)

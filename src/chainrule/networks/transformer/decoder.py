@@ -25,14 +25,13 @@ from chainrule.networks.transformer.cache import Appending, Buffer, Cache, empty
 from chainrule.networks.transformer.config import TransformerConfig
 from chainrule.networks.transformer.stack import Stack, Views
 from chainrule.networks.transformer.step_on_cpu import (
-    NO_SLOPES,
-    NO_TABLE,
     PATIENCE,
     Array,
     Block,
-    Choice,
     Ends,
+    PositionTables,
     Step,
+    TokenChoice,
     suits,
 )
 
@@ -102,19 +101,18 @@ class Transformer(Stack, Network):
 
     def _step(self) -> Step:
         """Return the network as the loops see it."""
-        positions, cos_TI, sin_TI, slopes_H = self.positions, NO_TABLE, NO_TABLE, NO_SLOPES
+        positions, tables = self.positions, PositionTables()
         if positions.cos_TK is not None and positions.sin_TK is not None:
             half = self.config.head_size // 2  # both halves of a head are rotated by the same angles
-            cos_TI, sin_TI = (
-                table.contiguous().numpy() for table in (positions.cos_TK[:, :half], positions.sin_TK[:, half:])
-            )
-        if positions.slopes_H is not None:
-            slopes_H = positions.slopes_H.numpy()
+            halves = positions.cos_TK[:, :half], positions.sin_TK[:, half:]
+            tables = PositionTables(*(table.contiguous().numpy() for table in halves))
+        elif positions.slopes_H is not None:
+            tables = PositionTables(slopes_H=positions.slopes_H.numpy())
         added_TD = None if positions.added_TD is None else positions.added_TD.detach().numpy()
         before = () if self.embedding_norm is None else _numbers(self.embedding_norm)
         ends = Ends(*_numbers(self.norm), *_numbers(self.head), self.embedding.detach().numpy(), added_TD, *before)
         blocks = list(map(_block, self.blocks))
-        return Step(self.config, blocks, ends, cos_TI, sin_TI, slopes_H, torch.get_num_threads())
+        return Step(self.config, blocks, ends, tables, torch.get_num_threads())
 
     def _read_by_loops(self, ids_B1: Tensor, appending: Appending, is_token_B1: Tensor | None) -> Tensor | None:
         """Return the features [B, D] of one token a row; its keys and values are written to the cache."""
@@ -122,15 +120,15 @@ class Transformer(Stack, Network):
         places_B1 = torch.full_like(ids_B1, places.start) if isinstance(places, slice) else places
         x_BD = self.embed(ids_B1, places_B1)[:, 0].contiguous().numpy()
         is_token_B = None if is_token_B1 is None else is_token_B1[:, 0].numpy()
-        caches = buffer.keys_LBGSK.numpy(), buffer.values_LBGSK.numpy()
-        features_BD = self._step().read(x_BD, *caches, places_B1[:, 0].numpy(), is_token_B)
+        cache = buffer.keys_LBGSK.numpy(), buffer.values_LBGSK.numpy()
+        features_BD = self._step().read(x_BD, cache, places_B1[:, 0].numpy(), is_token_B)
         return None if features_BD is None else torch.from_numpy(features_BD)
 
     @property
     def writes(self) -> bool:
         return suits(self.config)
 
-    def write(self, features_BD: Tensor, memory: Cache, choice: Choice) -> tuple[Tensor, Cache] | None:
+    def write(self, features_BD: Tensor, memory: Cache, choice: TokenChoice) -> tuple[Tensor, Cache] | None:
         """Write the tokens of a choice by compiled loops, on a CPU; return features and cache after them.
 
         None if the loops cannot do it, or would not pay off yet.
@@ -140,8 +138,8 @@ class Transformer(Stack, Network):
             return None
         after = memory.append(steps).after
         features, lengths_B = features_BD.numpy().copy(), memory.lengths_B.numpy().copy()
-        caches = after.buffer.keys_LBGSK.numpy(), after.buffer.values_LBGSK.numpy()
-        if not self._step().write(features, *caches, lengths_B, choice):
+        cache = after.buffer.keys_LBGSK.numpy(), after.buffer.values_LBGSK.numpy()
+        if not self._step().write(features, cache, lengths_B, choice):
             return None
         longest, is_uniform = int(lengths_B.max()), bool((lengths_B == lengths_B[0]).all())
         after = replace(after, lengths_B=torch.from_numpy(lengths_B), longest=longest, is_uniform=is_uniform)

@@ -150,7 +150,7 @@ def _normalise(x_D: Any, gain: int, shift: int, design: Any, y_D: Any) -> None:
 
 
 @njit(**_COMPILED)
-def _position(x_K: Any, design: Any, place: int, cos_TI: Any, sin_TI: Any) -> None:
+def _position(x_K: Any, design: Any, place: int, positions: Any) -> None:
     """Bring a query or a key to one size and rotate it, if the design says so."""
     size = len(x_K)
     if design.normalises:
@@ -158,8 +158,8 @@ def _position(x_K: Any, design: Any, place: int, cos_TI: Any, sin_TI: Any) -> No
         for k in range(size):
             square += x_K[k] * x_K[k]
         x_K *= np.float32(1) / np.float32(math.sqrt(square / np.float32(size) + np.float32(design.eps)))
+    cos_TI, sin_TI, half = positions.cos_TI, positions.sin_TI, size // 2
     if len(cos_TI):
-        half = size // 2
         for i in range(half):
             first, second = x_K[i], x_K[half + i]
             cos, sin = cos_TI[place, i], sin_TI[place, i]
@@ -189,18 +189,17 @@ def _attend(q_K: Any, keys_SK: Any, values_SK: Any, span: int, slope: float, wei
 
 @njit(**_COMPILED)
 def _attend_to_cache(
-    qkv_N: Any, keys_GSK: Any, values_GSK: Any, group: int, place: int, is_token: bool, design: Any, cos_TI: Any,
-    sin_TI: Any, slopes_H: Any, taken_N: Any,
+    qkv_N: Any, keys_GSK: Any, values_GSK: Any, group: int, place: int, is_token: bool, design: Any,
+    positions: Any, taken_N: Any,
 ) -> None:  # fmt: skip
     """Write the key and value of a token to the cache, and take the attention of the queries that share them.
 
-    A token that is padding writes nothing. If positions are rotary, `cos` and `sin` have a row for each of them,
-    and a column for each pair of features.
+    A token that is padding writes nothing.
     """
-    size, heads = design.size, design.heads
+    size, heads, slopes_H = design.size, design.heads, positions.slopes_H
     shared = heads // design.groups
     key_K = qkv_N[(heads + group) * size : (heads + group + 1) * size]
-    _position(key_K, design, place, cos_TI, sin_TI)
+    _position(key_K, design, place, positions)
     if is_token:
         value = (heads + design.groups + group) * size
         for k in range(size):
@@ -209,7 +208,7 @@ def _attend_to_cache(
     weights_S = np.empty(place + 1, np.float32)
     for h in range(group * shared, (group + 1) * shared):
         q_K = qkv_N[h * size : (h + 1) * size]
-        _position(q_K, design, place, cos_TI, sin_TI)
+        _position(q_K, design, place, positions)
         slope = slopes_H[h] if len(slopes_H) else np.float32(0)
         _attend(q_K, keys_GSK[group], values_GSK[group], place + 1, slope, weights_S, taken_N[h * size :][:size])
 
@@ -344,15 +343,17 @@ def _begin(
 
 @njit(**_COMPILED)
 def read_tokens(
-    board_PI: Any, design: Any, weights_LW: Any, choice: Any, x_BD: Any, y_BD: Any, qkv_BN: Any, taken_BN: Any,
-    hidden_BN: Any, logits_BV: Any, keys_LBGSK: Any, values_LBGSK: Any, places_B: Any, is_token_B: Any, cos_TI: Any,
-    sin_TI: Any, slopes_H: Any, features_BD: Any,
-) -> None:  # fmt: skip
+    board_PI: Any, design: Any, weights_LW: Any, positions: Any, choice: Any, room: Any, cache: Any, rows_B: Any
+) -> None:
     """Read a token of each row, whose embedding is x: the cache, the features and the row's place go on.
 
     If there are logits, choose the token by the features first, and do so for each column of random numbers.
-    `board` holds zeros for each phase, by which threads that make the same call share the work.
+    `board` holds zeros for each phase, by which threads that make the same call share the work. The rest are the
+    named tuples of step_on_cpu.py.
     """
+    x_BD, y_BD, qkv_BN, taken_BN, hidden_BN, logits_BV = room
+    keys_LBGSK, values_LBGSK = cache
+    features_BD, places_B, is_token_B = rows_B
     rows, width, layers = len(x_BD), x_BD.shape[1], len(weights_LW) - 1
     board_I, phases, chooses = board_PI.reshape(-1), layers * PHASES + ENDS, logits_BV.shape[1] > 0
     for turn in range(len(board_PI)):
@@ -395,7 +396,7 @@ def read_tokens(
                 b, group = piece // design.groups, piece % design.groups
                 _attend_to_cache(
                     qkv_BN[b], keys_LBGSK[layer, b], values_LBGSK[layer, b], group, places_B[b], is_token_B[b],
-                    design, cos_TI, sin_TI, slopes_H, taken_BN[b],
+                    design, positions, taken_BN[b],
                 )  # fmt: skip
             elif part == _OUT:
                 _multiply(taken_BN, w[OUT], w[OUT_BIAS], taken_BN.shape[1], x_BD, first, last, True)

@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 
 from chainrule.errors import SettingsError
 from chainrule.networks.config import Bounds, leaves_open
-from chainrule.networks.defaults import Cost, RunEstimate, Values, batch_size, dropout_share, least_batch
+from chainrule.networks.defaults import (
+    Cost,
+    RunEstimate,
+    Values,
+    batch_size,
+    dropout_share,
+    least_batch,
+    rate_of_few_steps,
+)
 from chainrule.networks.settings import NeuralSettings, TunedSettings, WindowSettings, named, scaled_rate
 from chainrule.networks.training_settings import DECAYING, Optimiser
 from chainrule.networks.transformer.config import AS_PRESET, TransformerConfig
@@ -61,6 +69,13 @@ class BlockSettings(NeuralSettings, TransformerConfig):
 @dataclass(frozen=True)
 class TransformerSettings(BlockSettings, TunedSettings, WindowSettings):
     """A Transformer and its training."""
+
+    def values_for(self, run: RunEstimate) -> Values:
+        values = super().values_for(run)
+        if values["optimiser"] in BLOCK_RATES:
+            batch = self.set_or("batch", values["batch"])
+            values["learning_rate"] = rate_of_few_steps(values["learning_rate"], run, batch)
+        return values
 
 
 MASKED_SHARE = 0.15

@@ -24,8 +24,7 @@ from chainrule.system.threads import ThreadChoice
 
 Array: TypeAlias = NDArray[Any]
 
-NO_TABLE = np.zeros((0, 0), np.float32)
-NO_SLOPES = NO_TABLE[0:0].ravel()
+_NO_TABLE, _NO_NUMBERS = np.zeros((0, 0), np.float32), np.zeros(0, np.float32)
 
 
 class _UntilLoopsPay(Patience):
@@ -116,7 +115,7 @@ class Design(NamedTuple):
         )  # fmt: skip
 
 
-class Choice(NamedTuple):
+class TokenChoice(NamedTuple):
     """How tokens are chosen: what is added to ln p, then operations with values; and what becomes of the rows."""
 
     bos: int
@@ -133,49 +132,56 @@ class Choice(NamedTuple):
     scores_BT: Array
 
 
-_NONE = Choice(
-    -1, -1, NO_SLOPES, np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 0)), np.zeros(0, np.bool_),
-    np.zeros((0, 0), np.int64), NO_TABLE,
+_NONE = TokenChoice(
+    -1, -1, _NO_NUMBERS, np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 0)), np.zeros(0, np.bool_),
+    np.zeros((0, 0), np.int64), _NO_TABLE,
 )  # fmt: skip
+
+
+class PositionTables(NamedTuple):
+    """The tables of positions, empty where a network has none."""
+
+    cos_TI: Array = _NO_TABLE
+    """Of rotary positions: a row for each position, a column for each pair of features."""
+    sin_TI: Array = _NO_TABLE
+    slopes_H: Array = _NO_NUMBERS
+    """What attention falls by for each token of distance."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A Transformer, as the loops see it: its weights, and the tables of its positions, empty where it has none."""
+    """A Transformer, as the loops see it."""
 
     config: TransformerConfig
     blocks: Sequence[Block]
     ends: Ends
-    cos_TI: Array
-    sin_TI: Array
-    slopes_H: Array
+    positions: PositionTables
     threads: int
 
     def read(
-        self, x_BD: Array, keys_LBGSK: Array, values_LBGSK: Array, places_B: Array, is_token_B: Array | None
+        self, x_BD: Array, cache: tuple[Array, Array], places_B: Array, is_token_B: Array | None
     ) -> Array | None:
         """Return the features [B, D] of tokens with the embeddings x, which are written over; None if it failed.
 
-        Keys and values are written to the cache, at the rows' places. None: each row has a token, and no padding.
+        Keys and values are written to the cache, at the rows' places. `is_token_B` is None where no row is padding.
         """
         features_BD = np.zeros_like(x_BD)
         is_token_B = np.ones(len(x_BD), np.bool_) if is_token_B is None else is_token_B.copy()
-        caches = keys_LBGSK, values_LBGSK
-        return features_BD if self._run(_NONE, x_BD, *caches, places_B.copy(), is_token_B, features_BD) else None
+        rows_B = features_BD, places_B.copy(), is_token_B
+        return features_BD if self._run(_NONE, x_BD, cache, rows_B) else None
 
-    def write(
-        self, features_BD: Array, keys_LBGSK: Array, values_LBGSK: Array, places_B: Array, choice: Choice
-    ) -> bool:
+    def write(self, features_BD: Array, cache: tuple[Array, Array], places_B: Array, choice: TokenChoice) -> bool:
         """Write the tokens of a choice; features and places become those after the tokens. False if it failed."""
-        is_token_B = np.zeros(len(features_BD), np.bool_)
-        x_BD = np.zeros_like(features_BD)
-        return self._run(choice, x_BD, keys_LBGSK, values_LBGSK, places_B, is_token_B, features_BD)
+        rows_B = features_BD, places_B, np.zeros(len(features_BD), np.bool_)
+        return self._run(choice, np.zeros_like(features_BD), cache, rows_B)
 
     def _run(
-        self, choice: Choice, x_BD: Array, keys_LBGSK: Array, values_LBGSK: Array, places_B: Array,
-        is_token_B: Array, features_BD: Array,
-    ) -> bool:  # fmt: skip
-        """Call the loops on all threads; False if they do not work on this machine."""
+        self, choice: TokenChoice, x_BD: Array, cache: tuple[Array, Array], rows_B: tuple[Array, Array, Array]
+    ) -> bool:
+        """Call the loops on all threads; False if they do not work on this machine.
+
+        `cache` has keys and values; `rows_B` the features, the place, and whether there is a token, of each row.
+        """
         try:
             from chainrule.networks.transformer import loops_on_cpu as loops
 
@@ -186,12 +192,11 @@ class Step:
             for layer, weights in enumerate((*self.blocks, self.ends)):
                 weights_LW[layer, : len(weights)] = [0 if w is None else _address(w) for w in weights]
             sizes = config.width, taken + 2 * kept, taken, hidden, len(choice.added_V)
-            room = (np.empty((rows, size), np.float32) for size in sizes)
+            room = x_BD, *(np.empty((rows, size), np.float32) for size in sizes)
             turns = (blocks * loops.PHASES + loops.ENDS) * max(choice.tokens_BT.shape[1], 1)
             call = (
-                np.zeros((turns, loops.BOARD), np.int64), Design.of(config), weights_LW, choice, x_BD, *room,
-                keys_LBGSK, values_LBGSK, places_B, is_token_B,
-                self.cos_TI, self.sin_TI, self.slopes_H, features_BD,
+                np.zeros((turns, loops.BOARD), np.int64), Design.of(config), weights_LW, self.positions,
+                choice, room, cache, rows_B,
             )  # fmt: skip
             products = rows * blocks * config.width * (2 * taken + 2 * kept + hidden + config.hidden)
             threads = _THREADS.paying(self.threads if products >= _MUCH else 1)
