@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -82,20 +83,30 @@ def check_names() -> list[str]:
 def module_cases(seed: int = 0) -> Iterator[Case]:
     """Cases for each module."""
     rng = np.random.default_rng(seed % 2**64)
-    for title, make, tensors in _modules_with_tensors(rng):
+    parts = (_arithmetic, _convolutions, _attentions, _layers, _moves, _losses)
+    for title, make, tensors in chain.from_iterable(part(_Draws(rng)) for part in parts):
         # one application is one module, so that each is made anew
         yield Case(title, lambda *inputs, make=make: make().apply_fwd(*inputs), tensors)
 
 
-def _modules_with_tensors(
-    rng: np.random.Generator,
-) -> Iterator[tuple[str, Callable[[], Module], dict[str, Array]]]:
-    def some(*shape: int) -> Array:
-        return rng.normal(size=shape)
+_Made = Iterator[tuple[str, Callable[[], Module], dict[str, Array]]]
+"""The title of a case, what makes its module, and the tensors that the module takes."""
 
-    def positive(*shape: int) -> Array:
-        return rng.uniform(0.5, 2, size=shape)
 
+class _Draws:
+    """Random tensors of a shape."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+
+    def __call__(self, *shape: int) -> Array:
+        return self.rng.normal(size=shape)
+
+    def positive(self, *shape: int) -> Array:
+        return self.rng.uniform(0.5, 2, size=shape)
+
+
+def _arithmetic(some: _Draws) -> _Made:
     yield "Linear", modules.Linear, {"x": some(2, 3, 4), "W": some(5, 4), "b": some(5)}
     yield "Linear without bias", modules.Linear, {"x": some(3, 4), "W": some(2, 4)}
     yield "MatMul", modules.MatMul, {"A": some(2, 3, 4), "B": some(2, 4, 5)}
@@ -126,18 +137,24 @@ def _modules_with_tensors(
     yield "RMSNorm", modules.RMSNorm, {"x": some(2, 3, 5), "gain": some(5)}
     yield "RMSNorm without gain", lambda: modules.RMSNorm(eps=0.1), {"x": some(3, 5)}
     yield "Exp", modules.Exp, {"x": some(3, 4)}
-    yield "Log", modules.Log, {"x": positive(3, 4)}
+    yield "Log", modules.Log, {"x": some.positive(3, 4)}
     yield "Subtract", modules.Subtract, {"a": some(3, 4), "b": some(3, 4)}
     yield "Subtract, repeated", modules.Subtract, {"a": some(4), "b": some(2, 3, 1)}
-    yield "Divide", modules.Divide, {"a": some(3, 4), "b": positive(3, 4)}
-    yield "Divide, repeated", modules.Divide, {"a": some(), "b": -positive(2, 3, 1)}
-    yield "Power", modules.Power, {"a": positive(3, 4), "b": some(3, 4)}
-    yield "Power, repeated", modules.Power, {"a": positive(2, 1, 4), "b": some(3, 1)}
+    yield "Divide", modules.Divide, {"a": some(3, 4), "b": some.positive(3, 4)}
+    yield "Divide, repeated", modules.Divide, {"a": some(), "b": -some.positive(2, 3, 1)}
+    yield "Power", modules.Power, {"a": some.positive(3, 4), "b": some(3, 4)}
+    yield "Power, repeated", modules.Power, {"a": some.positive(2, 1, 4), "b": some(3, 1)}
     # whole exponents are data, and then a may be negative
-    yield "Power, whole exponents", modules.Power, {"a": -positive(3, 4), "b": np.array([3, 2, 0, -1], np.int8)}
+    yield (
+        "Power, whole exponents",
+        modules.Power,
+        {"a": -some.positive(3, 4), "b": np.array([3, 2, 0, -1], np.int8)},
+    )
     yield "Maximum", modules.Maximum, {"a": some(3, 4), "b": some(3, 4)}
     yield "Maximum, repeated", modules.Maximum, {"a": some(), "b": some(2, 3)}
 
+
+def _convolutions(some: _Draws) -> _Made:
     convolve = convolution.Convolution
     images = {"x": some(2, 3, 5, 4), "alpha": some(2, 3, 3, 2), "beta": some(2)}
     yield "Convolution", convolve, images
@@ -153,9 +170,11 @@ def _modules_with_tensors(
         yield f"{pool.name}, overlapping", partial(pool, 3, 2, stride=1), image
         yield f"{pool.name} along one axis", partial(pool, 2), image
 
+
+def _attentions(some: _Draws) -> _Made:
     yield "SplitHeads", lambda: attention.SplitHeads(2), {"x": some(2, 3, 8)}
     yield "MergeHeads", attention.MergeHeads, {"x": some(2, 4, 3, 2)}
-    angles = rng.uniform(-3, 3, size=(3, 2))
+    angles = some.rng.uniform(-3, 3, size=(3, 2))
     yield "Rotate", lambda: attention.Rotate(np.cos(angles), np.sin(angles)), {"x": some(2, 3, 4)}
     attend = attention.ScaledDotProductAttention
     yield "ScaledDotProductAttention", attend, {"q": some(2, 3, 4), "k": some(2, 5, 4), "v": some(2, 5, 3)}
@@ -164,9 +183,11 @@ def _modules_with_tensors(
     # two heads of queries share each of three heads of keys and values
     shared = {"q": some(3, 2, 4, 5), "k": some(3, 1, 4, 5), "v": some(3, 1, 4, 5)}
     yield "ScaledDotProductAttention, shared keys", lambda: attend(causal=True), shared
-    options: Any = {"bias": some(2, 3, 3), "keep": 2.0 * rng.integers(0, 2, size=(2, 2, 3, 3))}
+    options: Any = {"bias": some(2, 3, 3), "keep": 2.0 * some.rng.integers(0, 2, size=(2, 2, 3, 3))}
     yield "ScaledDotProductAttention, bias and dropout", lambda: attend(causal=True, **options), qkv
 
+
+def _layers(some: _Draws) -> _Made:
     for title, layer, gates, parts in (
         ("ElmanLayer", recurrence.ElmanLayer, 1, "h"),
         ("LstmLayer", recurrence.LstmLayer, 4, "hc"),
@@ -181,6 +202,8 @@ def _modules_with_tensors(
         yield f"ElmanLayer, {activation}", partial(recurrence.ElmanLayer, activation), weights
     yield "QrnnLayer", recurrence.QrnnLayer, {"sums": some(4, 2, 9), "c": some(2, 3)}
 
+
+def _moves(some: _Draws) -> _Made:
     yield "Concat", moves.Concat, {"x1": some(3, 2), "x2": some(3, 1), "x3": some(3, 4)}
     yield "Stack", lambda: moves.Stack(axis=1), {"x1": some(3, 2), "x2": some(3, 2)}
     yield "Windows", moves.Windows, {"x": some(4, 2, 3), "before": some(2, 2, 3)}
@@ -189,8 +212,10 @@ def _modules_with_tensors(
     yield "Reshape", lambda: moves.Reshape(2, -1), {"x": some(2, 3, 4)}
     yield "Transpose", moves.Transpose, {"x": some(2, 3, 4)}
 
+
+def _losses(some: _Draws) -> _Made:
     yield "Softmax", losses.Softmax, {"z": some(3, 5)}
-    targets, p = np.array([[1, 4, PAD], [0, 0, 3]]), rng.uniform(0.1, 1, size=(2, 3, 5))
+    targets, p = np.array([[1, 4, PAD], [0, 0, 3]]), some.rng.uniform(0.1, 1, size=(2, 3, 5))
     one_hot = np.eye(5, dtype=np.int64)[[[1, 4, 2], [0, 0, 3]]]
     yield "CrossEntropy", losses.CrossEntropy, {"p": p, "y": targets}
     yield "CrossEntropy, one-hot", losses.CrossEntropy, {"p": p, "y": one_hot}
@@ -198,7 +223,7 @@ def _modules_with_tensors(
     fused = losses.SoftmaxCrossEntropy
     yield "SoftmaxCrossEntropy", fused, {"z": some(2, 3, 5), "y": targets}
     yield "SoftmaxCrossEntropy, one-hot", fused, {"z": some(2, 3, 5), "y": one_hot}
-    weighted = rng.uniform(size=(2, 3))
+    weighted = some.rng.uniform(size=(2, 3))
     yield (
         "SoftmaxCrossEntropy, weighted",
         lambda: fused(weights=weighted, count=4),
