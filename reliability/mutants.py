@@ -3,8 +3,8 @@
 A mutant has one operator, comparison, number or condition changed. All mutants of a run are in one copy of the
 source, and a switch says which of them is at work (switch.py), so that tests are collected once. Each test that
 the table below names, of the fast run (`make test`) and of the docstrings there, runs once without a fault, by
-which it is known what it reaches. For each mutant, tests that reach it run in a fork, the short ones first, until
-one fails; a test that fails without the fault too does not count.
+which it is known what it reaches. For each mutant, tests that reach it run in a fork until one fails: those in
+files of the same name first, then the short ones; a test that fails without the fault too does not count.
 """
 
 from __future__ import annotations
@@ -317,7 +317,7 @@ class Hunt:
         """Return True if a test fails with a mutant, and not without it."""
         on_import = "" in self.reached[number]
         sort, found = ("import", self._tests(entered, place)) if on_import else ("collect", self.reached[number])
-        tests = self._in_order(found)
+        tests = self._in_order(found, mutant.file)
         while tests:
             result = self._run(sort, tests, number, self.seconds)
             if result and not result[0]:
@@ -334,9 +334,14 @@ class Hunt:
         names = tuple(f"tests/{one}" for one in self.tests[place].split())
         return [*filter(None, self.reached[entered])] or [test for test in self.seconds if test.startswith(names)]
 
-    def _in_order(self, tests: Iterable[str]) -> list[str]:
-        """The short tests first, of which there are enough."""
-        ordered = sorted({*tests} & {*self.seconds}, key=self.seconds.__getitem__)
+    def _in_order(self, tests: Iterable[str], file: str) -> list[str]:
+        """The tests in files that are named after the changed one, then the short ones, as many as are enough."""
+        name = Path(file).stem
+
+        def turn(test: str) -> tuple[bool, float]:
+            return name not in test.partition("::")[0], self.seconds[test]
+
+        ordered = sorted({*tests} & {*self.seconds}, key=turn)
         ends = accumulate(self.seconds[test] for test in ordered)
         return [test for test, end in zip(ordered, ends, strict=True) if end < ENOUGH] or ordered[:1]
 

@@ -24,6 +24,15 @@ def lm() -> cr.LanguageModel:
     return cr.train("ngram", TOY, order=2, smoothing="laplace", tokenizer="word")
 
 
+@pytest.mark.parametrize("context", ["line", "stream"])
+def test_a_text_is_encoded_as_one_where_context_flows(context: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = cr.train("ngram", TOY, order=2, smoothing="laplace", tokenizer="word", context=context)
+    ids = lm.tokenizer.encode_lines(b"cats love\ndogs\n")
+    monkeypatch.setattr(type(lm.tokenizer), "encode_text", lambda self, block: self.encode_lines(block)[1:])
+    found = np.concatenate(lm.sequences("cats love\ndogs\n"))
+    np.testing.assert_array_equal(found, ids if context == "line" else ids[1:])
+
+
 def _not_offered(*_: object) -> None:
     """A fast path that calls the plain way, in batches."""
 

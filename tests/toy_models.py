@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from chainrule.arrays import Array, check_ids, to_numpy
-from chainrule.contract import chain
-from chainrule.contract.chain import PrefixState
+from chainrule.arrays import Array
+from chainrule.contract.chain import PrefixModel
 from chainrule.contract.lm import LanguageModel, State
 
 
@@ -41,31 +40,13 @@ class Delegate(LanguageModel):
         return self
 
 
-class OverPrefixes(Delegate):
-    """A model whose states are the ids that each row has read; a model has `log_probs_after` some of them."""
+class OverPrefixes(PrefixModel):
+    """A model of the tests that computes from all ids that a row has read."""
+
+    kind, context = "prefixes", "line"
 
     def __init__(self, tokenizer: Any) -> None:
-        self.tokenizer, self.context = tokenizer, "line"
-
-    def log_probs_after(self, ids: tuple[int, ...]) -> np.ndarray:
-        raise NotImplementedError
-
-    def start(self, batch_size: int) -> PrefixState:
-        return PrefixState(((),) * batch_size)
-
-    def extend(self, state: State, ids_BT: Array) -> PrefixState:
-        assert isinstance(state, PrefixState)
-        check_ids(ids_BT, self.tokenizer.vocab_size)
-        return state.extended(ids_BT)
-
-    def next_log_probs(self, state: State) -> np.ndarray:
-        assert isinstance(state, PrefixState)
-        return np.stack([self.log_probs_after(row) for row in state.rows])
-
-    def score(self, ids_BT: Array, state: State | None = None) -> np.ndarray:
-        state = self.start(len(ids_BT)) if state is None else state
-        self.extend(state, ids_BT)  # which refuses what is not ids, or not as many rows
-        return chain.score(self, to_numpy(ids_BT), state)
+        self.tokenizer = tokenizer
 
 
 @torch.no_grad()

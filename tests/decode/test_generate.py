@@ -53,6 +53,14 @@ def test_a_text_that_is_cut_off_says_so(toy: cr.LanguageModel) -> None:
     assert (found.text, found.finished) == ("cats chase", False)
 
 
+def test_a_search_gives_one_text_and_sampling_begins_with_seed_0(stream: cr.LanguageModel) -> None:
+    state = stream.extend(stream.start(1), stream.tokenizer.encode("i love")[None])
+    assert [len(found) for found in beam_search(stream, state, cr.Beam(2), max_tokens=3)] == [1]
+    prompts = [stream.tokenizer.encode("i love").tolist()] * 8
+    by_seed = [sample_after(stream, prompts, cr.Sample(), max_tokens=8, seed=seed) for seed in (0, 1)]
+    assert sample_after(stream, prompts, cr.Sample(), max_tokens=8) == by_seed[0] != by_seed[1]
+
+
 def test_zero_tokens_give_no_text(toy: cr.LanguageModel) -> None:
     assert cr.generate(toy, "cats", max_tokens=0) == "cats"
     assert cr.generate_many(toy, ["cats"], cr.Beam(2), max_tokens=0)[0].text == "cats"

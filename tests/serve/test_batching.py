@@ -105,6 +105,16 @@ def test_a_shared_beginning_is_read_once_and_changes_nothing(
         assert ids == generated_by(Scheduler(lm), Ask(prompt, cr.Temperature(0.9), 8, seed=3))[0]
 
 
+def test_requests_of_two_strategies_that_come_at_once_are_those_alone() -> None:
+    lm = cr.train("ngram", ["the cat sat", "a dog ran", "the dog sat"] * 3, order=4, tokenizer="char")
+    asks = [
+        Ask("the ", cr.Temperature(0.9), 12, n=2, seed=1),
+        Ask("a do", cr.TopK(2), 12, seed=2),
+        Ask("the c", cr.Temperature(0.9), 12, seed=3),
+    ]
+    assert generated_by(Scheduler(lm), *asks) == [generated_by(Scheduler(lm), ask)[0] for ask in asks]
+
+
 def test_a_text_ends_where_its_end_is_the_last_token_of_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     lm = cr.train("ngram", ["i love cats", "i love dogs"], order=3, smoothing="mle", tokenizer="word")
     monkeypatch.setattr(Pace, "steps", lambda pace, rows: 1)

@@ -181,6 +181,18 @@ def test_a_checkpoint_may_have_a_folder_of_shards(tmp_path: Path) -> None:
     assert found is not None and found.state["step"] == 1 and found.shards is None
 
 
+def test_a_checkpoint_says_its_version_and_an_older_one_has_no_counts(tmp_path: Path) -> None:
+    checkpoints, arrays = Checkpoints(tmp_path, Listening()), {"a": np.arange(3.0)}
+    for step, state in enumerate(({}, {"average_count": 7}, {"counts": {"b": 2}}), start=1):
+        folder = checkpoints.write(step, Checkpoint(arrays, {"step": step, **state}))
+        manifest = json.loads((folder / "manifest.json").read_text())
+        assert (manifest["format"], manifest["version"]) == ("chainrule-checkpoint", 2)
+        found = checkpoints.newest()
+        assert found is not None
+        assert found.state["counts"] == ({"average_count": 0}, {"average_count": 7}, {"b": 2})[step - 1]
+    assert len(checkpoint_folders(tmp_path)) == 2
+
+
 def test_one_bit_in_a_checkpoint_is_found(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, Listening())
     for step in (1, 2):
@@ -439,9 +451,10 @@ def test_memories_become_tensors_and_back() -> None:
         assert torch.equal(torch.as_tensor(leaf), torch.as_tensor(expected[name])), name
 
 
-def test_a_memory_that_cannot_be_kept_is_refused() -> None:
+@pytest.mark.parametrize("value", [object(), SimpleNamespace(shape=(1,)), SimpleNamespace(dtype="float32")])
+def test_a_memory_that_cannot_be_kept_is_refused(value: object) -> None:
     with pytest.raises(TypeError, match="made of arrays"):
-        flatten([object()])
+        flatten([value])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool])

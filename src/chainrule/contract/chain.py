@@ -5,12 +5,13 @@ These functions use `start`, `extend` and `next_log_probs` only, one token and o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from chainrule.arrays import PAD, Array, to_numpy
+from chainrule.arrays import PAD, Array, check_ids, to_numpy
 from chainrule.contract.lm import LanguageModel, State, check_rows
 
 
@@ -34,6 +35,45 @@ class PrefixState(State):
         check_rows(self, ids_BT)
         added = [[token for token in row if token != PAD] for row in to_numpy(ids_BT).tolist()]
         return PrefixState(tuple((*row, *more) for row, more in zip(self.rows, added, strict=True)))
+
+
+class PrefixModel(LanguageModel):
+    """A model without arrays that computes `log_probs_after` the ids that a row has read."""
+
+    settings = None
+
+    @abstractmethod
+    def log_probs_after(self, ids: tuple[int, ...]) -> np.ndarray:
+        """Return ln p of every next token after <s> and the ids, [V]."""
+
+    def start(self, batch_size: int) -> PrefixState:
+        """Return the state after <s>."""
+        return PrefixState(((),) * batch_size)
+
+    def extend(self, state: State, ids_BT: Array) -> PrefixState:
+        """Return the state after more tokens."""
+        assert isinstance(state, PrefixState)
+        check_ids(ids_BT, self.tokenizer.vocab_size)
+        return state.extended(ids_BT)
+
+    def next_log_probs(self, state: State) -> np.ndarray:
+        """Return ln p of every next token."""
+        assert isinstance(state, PrefixState)
+        return np.stack([self.log_probs_after(row) for row in state.rows])
+
+    def score(self, ids_BT: Array, state: State | None = None) -> np.ndarray:
+        """Return ln p of each token after those before it."""
+        state = self.start(len(ids_BT)) if state is None else state
+        self.extend(state, ids_BT)  # which refuses what is not ids, or not as many rows
+        return score(self, to_numpy(ids_BT), state)
+
+    def tensors(self) -> Mapping[str, np.ndarray]:
+        """Return no arrays: the model is code."""
+        return {}
+
+    def on(self, device: str, dtype: str = "float32") -> PrefixModel:
+        """Return the model itself: it computes on the CPU only."""
+        return self
 
 
 def score(lm: LanguageModel, ids_BT: np.ndarray, first: State | None = None) -> np.ndarray:

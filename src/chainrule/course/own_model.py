@@ -8,15 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
-from chainrule.arrays import Array, check_ids, to_numpy
-from chainrule.contract import chain
-from chainrule.contract.chain import PrefixState
-from chainrule.contract.lm import LanguageModel, State, check_rows
+from chainrule.contract.chain import PrefixModel
 from chainrule.text.corpus import Corpus
 from chainrule.tokens.registry import train_tokenizer
 
 
-class OwnModel(LanguageModel):
+class OwnModel(PrefixModel):
     """A model of your own: write `probabilities`, and it can be scored, sampled, measured and compared.
 
     >>> class Uniform(OwnModel):
@@ -29,7 +26,7 @@ class OwnModel(LanguageModel):
     6.0
     """
 
-    kind, settings, context = "own", None, "line"
+    kind, context = "own", "line"
 
     def __init__(self, texts: Iterable[str]) -> None:
         """Take the vocabulary from the texts: their words, <unk> for any other, and </s> for the end of a line."""
@@ -47,44 +44,14 @@ class OwnModel(LanguageModel):
         ids = (i for i in range(self.tokenizer.vocab_size) if i != self.tokenizer.bos)
         return [self.tokenizer.token(i) for i in ids]
 
-    def start(self, batch_size: int) -> PrefixState:
-        """Return the state after <s>."""
-        return PrefixState(((),) * batch_size)
-
-    def extend(self, state: State, ids_BT: Array) -> PrefixState:
-        """Return the state after more words."""
-        assert isinstance(state, PrefixState)
-        check_ids(ids_BT, self.tokenizer.vocab_size)
-        return state.extended(ids_BT)
-
-    def next_log_probs(self, state: State) -> np.ndarray:
-        """Return ln p of every next word."""
-        assert isinstance(state, PrefixState)
-        return np.stack([self._next(row) for row in state.rows])
-
-    def score(self, ids_BT: Array, state: State | None = None) -> np.ndarray:
-        """Return ln p of each word after those before it."""
-        ids = to_numpy(ids_BT)
-        check_ids(ids, self.tokenizer.vocab_size)
-        if state is not None:
-            check_rows(state, ids)
-        return chain.score(self, ids, state)
-
-    def tensors(self) -> Mapping[str, np.ndarray]:
-        """Return no arrays: the model is code."""
-        return {}
-
-    def on(self, device: str, dtype: str = "float32") -> OwnModel:
-        """Return the model itself: it computes on the CPU only."""
-        return self
-
-    def _next(self, row: tuple[int, ...]) -> np.ndarray:
-        if row not in self._known:
-            words = ["<s>", *(self.tokenizer.token(i) for i in row)]
+    def log_probs_after(self, ids: tuple[int, ...]) -> np.ndarray:
+        """Return ln p of every token after <s> and the ids, by the probabilities of words."""
+        if ids not in self._known:
+            words = ["<s>", *(self.tokenizer.token(i) for i in ids)]
             given = self.probabilities(words)
             if other := sorted(set(given) - set(self.vocabulary)):
                 raise ValueError(f"probabilities({words}) has {other[0]!r}, which is not in the vocabulary")
             p_V = [given.get(self.tokenizer.token(i), 0.0) for i in range(self.tokenizer.vocab_size)]
             with np.errstate(divide="ignore"):
-                self._known[row] = np.log(p_V)
-        return self._known[row]
+                self._known[ids] = np.log(p_V)
+        return self._known[ids]
