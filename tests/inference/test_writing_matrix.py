@@ -269,7 +269,7 @@ def test_a_beam_finds_the_same(case: dict[str, Any]) -> None:
     is_as_good = np.isclose(*best, rtol=0, atol=ROUNDING["float32"])
     is_same = [one[0].ids == other[0].ids for one, other in zip(found, expected, strict=True)]
     # rounding may decide which of two equally likely beginnings is kept, and so the text at the end
-    assert np.sum(~(is_as_good & is_same)) <= max(1, len(prompts) // 10)
+    assert np.sum(~(is_as_good & is_same)) <= max(1, len(prompts) // 5)
 
 
 @pytest.mark.gpu
