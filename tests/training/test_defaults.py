@@ -114,6 +114,21 @@ def test_a_wide_layer_comes_before_a_second_layer(kind: str) -> None:
     assert longer.layers > 1
 
 
+@pytest.mark.parametrize(("kind", "width"), [("transformer", "width"), ("elman", "hidden"), ("lstm", "hidden")])
+def test_few_steps_are_larger_ones(kind: str, width: str) -> None:
+    """Of 1,500 steps and fewer twice as large, above 3,000 as large as in any run; not those of LSTMs."""
+
+    def rate(steps: int, **others: Any) -> float:
+        given = {width: 64, "batch": 512, "steps": steps, **others}
+        settings: Any = complete(parse(find_kind(kind).settings, given), texts(10**6), lambda _: 1.0, None)
+        return float(settings.learning_rate)
+
+    times = (1, 1, 1, 1) if kind == "lstm" else (2, 2, 1.5, 1)
+    expected = [rate(9000) * factor for factor in times]
+    assert [rate(steps) for steps in (400, 1500, 2000, 3000)] == pytest.approx(expected, rel=0.02)
+    assert rate(400, optimiser="sgd") == rate(9000, optimiser="sgd") == 1.0
+
+
 def test_a_wide_gru_takes_smaller_steps() -> None:
     rates = {width: chosen("gru", 1e13, minutes=1, hidden=width).learning_rate for width in (64, 1152)}
     assert rates == {64: 0.02, 1152: 0.0016}
