@@ -90,6 +90,10 @@ def flip(path: Path, place: int = -1) -> None:
 # -- round trip -------------------------------------------------------------------------------------------
 
 
+def test_a_folder_is_signed_as_it_is_made(written: Path) -> None:
+    assert MODEL.is_signed and read_folder(written).is_signed
+
+
 @pytest.mark.parametrize("name", ARRAYS)
 def test_an_array_comes_back_bit_by_bit(written: Path, name: str) -> None:
     before, after = ARRAYS[name], read_folder(written).tensor(name)
