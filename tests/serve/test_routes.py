@@ -157,7 +157,8 @@ def test_one_text_that_fails_ends_all() -> None:
         raise ValueError("no more")
 
     async def all_of(*parts: AsyncIterator[int]) -> list[int]:
-        return [item async for item in _merged([*parts])]
+        async with asyncio.timeout(20):
+            return [item async for item in _merged([*parts])]
 
     assert sorted(run_async(all_of(goes_on(), goes_on()))) == [0, 0, 1, 1, 2, 2]
     with pytest.raises(ValueError, match="no more"):
