@@ -128,7 +128,7 @@ class GraphSearch:
         return event.synchronize
 
     def _by_kernels(self) -> None:
-        """Take the step of `_by_torch` with one kernel for each text; windows and embeddings are written there too."""
+        """Take the step of `_by_torch`; one kernel ranks, and writes windows and embeddings too."""
         from chainrule.inference.gpu.search_kernels import continue_text
 
         sampler, choice, (width, _, end) = self.sampler, self.choice, self.ranking
